@@ -1,0 +1,73 @@
+//! One message and the descriptors that go with it, over an AF_UNIX SEQPACKET socket.
+//!
+//! The control path between a program and its agent: rendezvous, requests, wires. Data never passes here.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+
+/// Largest control message, in bytes. The largest one in use carries [`mqttshim_schema::OPTIONS_MAX`] options.
+pub const FRAME_BYTES_MAX: usize = 32 * 1024;
+/// Most descriptors one frame carries: a reply socket and a wire, or a memory and a doorbell.
+pub const FRAME_FDS_MAX: usize = 2;
+
+/// The descriptors a frame brought, in the order they were sent.
+pub type FrameFds = [Option<OwnedFd>; FRAME_FDS_MAX];
+
+/// Sends `bytes` with `fds`. Waits for room as long as the socket's own time-out allows, unless `flags` say not to.
+///
+/// # Errors
+/// As `sendmsg(2)`; EPIPE and ECONNRESET when the other side is gone. Never raises SIGPIPE.
+pub fn send(
+    socket: impl AsFd,
+    bytes: &[u8],
+    fds: &[BorrowedFd<'_>],
+    flags: SendFlags,
+) -> Result<(), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FRAME_FDS_MAX))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(Errno::INVAL);
+    }
+    let flags = flags | SendFlags::NOSIGNAL;
+    rustix::io::retry_on_intr(|| {
+        rustix::net::sendmsg(&socket, &[IoSlice::new(bytes)], &mut control, flags)
+    })
+    .map(|_| ())
+}
+
+/// Receives one frame into `buffer`. Returns its length, 0 when the other side is gone, and its descriptors, which are
+/// close-on-exec.
+///
+/// # Errors
+/// As `recvmsg(2)`; EMSGSIZE when the frame or its descriptors did not fit.
+pub fn receive(
+    socket: impl AsFd,
+    buffer: &mut [u8],
+    flags: RecvFlags,
+) -> Result<(usize, FrameFds), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FRAME_FDS_MAX))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = flags | RecvFlags::CMSG_CLOEXEC;
+    let message = rustix::io::retry_on_intr(|| {
+        rustix::net::recvmsg(&socket, &mut [IoSliceMut::new(buffer)], &mut control, flags)
+    })?;
+    let mut fds = FrameFds::default();
+    let received = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+        _ => None,
+    });
+    for (place, fd) in fds.iter_mut().zip(received.flatten()) {
+        *place = Some(fd);
+    }
+    if message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+        return Err(Errno::MSGSIZE);
+    }
+    Ok((message.bytes, fds))
+}

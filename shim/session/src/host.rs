@@ -1,0 +1,340 @@
+//! The agent's side of a session: it makes the memory, hands out slots, fills receive rings and drains the send ring.
+//!
+//! Wires, the control socket and the channel belong to the agent itself; here is only what touches the memory. Every value
+//! the program can write is copied before it is checked and used, and what contradicts itself ends the session by name.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::EventfdFlags;
+use rustix::io::Errno;
+
+use crate::entry::{Entries, Entry, RingViolation};
+use crate::layout::{RX_BYTES, Slot, State};
+use crate::memory::{Memory, MemoryError};
+use crate::program::SlotId;
+use crate::sync::{Ordering, fence};
+use crate::token;
+
+/// The program moved its receive position beyond what was delivered, or delivery went beyond the credit.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("the receive ring of slot {slot} has head {head} and tail {tail}")]
+pub struct ReceiveViolation {
+    /// The slot's index.
+    pub slot: u32,
+    /// The agent's position.
+    pub head: u64,
+    /// The program's position.
+    pub tail: u64,
+}
+
+/// A session as its agent holds it.
+pub struct Host {
+    memory: Memory,
+    file: OwnedFd,
+    doorbell: OwnedFd,
+    entries: Entries,
+    /// Own copies of the receive heads: what lies in shared memory is for the program only.
+    rx_heads: Vec<u64>,
+    generations: Vec<u32>,
+    free: Vec<u32>,
+    next_fresh: u32,
+    tx_window: u64,
+}
+
+impl Host {
+    /// Makes a session for `slots` sockets, each of which may send `tx_window` bytes before the card grants more.
+    ///
+    /// # Errors
+    /// When the kernel refuses memory or descriptors.
+    pub fn create(slots: u32, tx_window: u64) -> Result<Host, MemoryError> {
+        let (memory, file) = Memory::create(slots)?;
+        memory.header().tx_window.store(tx_window, Ordering::Relaxed);
+        let doorbell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|errno| MemoryError::System { step: "eventfd", errno })?;
+        Ok(Host {
+            memory,
+            file,
+            doorbell,
+            entries: Entries::new(),
+            rx_heads: Vec::new(),
+            generations: Vec::new(),
+            free: Vec::new(),
+            next_fresh: 0,
+            tx_window,
+        })
+    }
+
+    /// What a program needs to open the session: its memory and its doorbell.
+    pub fn fds(&self) -> [BorrowedFd<'_>; 2] {
+        [self.file.as_fd(), self.doorbell.as_fd()]
+    }
+
+    /// The descriptor that becomes readable when a program rang.
+    pub fn doorbell(&self) -> BorrowedFd<'_> {
+        self.doorbell.as_fd()
+    }
+
+    /// Takes a free slot. `None` when the session is full.
+    pub fn allocate(&mut self, state: State) -> Option<SlotId> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.next_fresh < self.memory.slots() => {
+                self.next_fresh += 1;
+                self.rx_heads.push(0);
+                self.generations.push(0);
+                self.next_fresh - 1
+            }
+            None => return None,
+        };
+        let generation = &mut self.generations[index as usize];
+        *generation = generation.wrapping_add(1);
+        let slot = SlotId { index, generation: *generation };
+        self.rx_heads[index as usize] = 0;
+        let words = self.memory.slot(index).expect("allocated indices are below the slot count");
+        words.reset(slot.generation, self.tx_window);
+        words.set_state(state);
+        Some(slot)
+    }
+
+    /// Gives a slot back. Its number may name another socket from now on.
+    pub fn release(&mut self, slot: SlotId) {
+        if !self.is_current(slot) {
+            return;
+        }
+        let generation = &mut self.generations[slot.index as usize];
+        *generation = generation.wrapping_add(1);
+        if let Some(words) = self.memory.slot(slot.index) {
+            words.set_state(State::Gone);
+            words.generation.store(*generation, Ordering::SeqCst);
+        }
+        if self.rx_heads[slot.index as usize] > 0 {
+            // Failing only keeps the pages.
+            let _ = self.memory.release_rx(self.file.as_fd(), slot.index);
+        }
+        self.free.push(slot.index);
+    }
+
+    /// The current socket in a slot, whatever the program says its generation is.
+    pub fn current(&self, index: u32) -> Option<SlotId> {
+        let generation = *self.generations.get(index as usize)?;
+        Some(SlotId { index, generation })
+    }
+
+    fn is_current(&self, slot: SlotId) -> bool {
+        self.current(slot.index) == Some(slot)
+    }
+
+    fn words(&self, slot: SlotId) -> Option<&Slot> {
+        self.is_current(slot).then(|| self.memory.slot(slot.index)).flatten()
+    }
+
+    /// Sets the addresses the program may ask for, then the state that makes the socket what it is.
+    pub fn set(
+        &self,
+        slot: SlotId,
+        local: Option<SocketAddr>,
+        peer: Option<SocketAddr>,
+        state: State,
+    ) {
+        let Some(words) = self.words(slot) else { return };
+        if let Some(local) = local {
+            words.local.store(local);
+        }
+        if let Some(peer) = peer {
+            words.peer.store(peer);
+        }
+        words.set_state(state);
+    }
+
+    /// Puts `bytes`, stamped `stamp` by the card, into the socket's receive ring. Says whether a byte must go on the wire now,
+    /// and why.
+    ///
+    /// # Errors
+    /// When they do not fit, or the program's position makes no sense.
+    pub fn deliver(
+        &mut self,
+        slot: SlotId,
+        bytes: &[u8],
+        stamp: u64,
+    ) -> Result<Wake, ReceiveViolation> {
+        let room = self.rx_room(slot)?;
+        let head = self.rx_heads[slot.index as usize];
+        let (Some(words), Some(ring)) = (self.words(slot), self.memory.rx(slot.index)) else {
+            return Ok(Wake::No);
+        };
+        if bytes.len() > room {
+            let tail = words.program.rx_tail.load(Ordering::Relaxed);
+            return Err(ReceiveViolation { slot: slot.index, head, tail });
+        }
+        ring.copy_in(head, bytes);
+        let head = head + bytes.len() as u64;
+        words.agent.rx_stamp.store(stamp, Ordering::SeqCst);
+        words.agent.rx_head.store(head, Ordering::SeqCst);
+        let wake = if token::announce(&words.agent.rx_armed) {
+            Wake::Token
+        } else if words.edge.load(Ordering::SeqCst) == 1 {
+            Wake::Edge
+        } else {
+            Wake::No
+        };
+        self.rx_heads[slot.index as usize] = head;
+        Ok(wake)
+    }
+
+    /// Puts an accepted connection on a listener's queue, as [`deliver`](Self::deliver) does with bytes.
+    ///
+    /// # Errors
+    /// When the queue is full, or the program's position makes no sense.
+    pub fn offer(&mut self, listener: SlotId, slot: SlotId) -> Result<Wake, ReceiveViolation> {
+        let mut record = [0_u8; 8];
+        record[..4].copy_from_slice(&slot.index.to_ne_bytes());
+        record[4..].copy_from_slice(&slot.generation.to_ne_bytes());
+        self.deliver(listener, &record, 0)
+    }
+
+    /// Counts a byte sent for [`Wake::Edge`]. Call after it was sent.
+    pub fn count_edge(&self, slot: SlotId) {
+        if let Some(words) = self.words(slot) {
+            words.agent.rx_extra.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Bytes that fit into the socket's receive ring now.
+    ///
+    /// # Errors
+    /// When the program's position makes no sense.
+    pub fn rx_room(&self, slot: SlotId) -> Result<usize, ReceiveViolation> {
+        let Some(words) = self.words(slot) else { return Ok(0) };
+        let head = self.rx_heads[slot.index as usize];
+        let tail = words.program.rx_tail.load(Ordering::SeqCst);
+        let unread = head.wrapping_sub(tail);
+        match usize::try_from(unread) {
+            Ok(unread) if unread <= RX_BYTES => Ok(RX_BYTES - unread),
+            _ => Err(ReceiveViolation { slot: slot.index, head, tail }),
+        }
+    }
+
+    /// Whether the program left bytes unread. A position that makes no sense counts as yes.
+    pub fn has_unread(&self, slot: SlotId) -> bool {
+        self.rx_room(slot) != Ok(RX_BYTES)
+    }
+
+    /// Bytes the program has read, from the connection's start.
+    ///
+    /// # Errors
+    /// When the program's position makes no sense.
+    pub fn rx_read(&self, slot: SlotId) -> Result<u64, ReceiveViolation> {
+        let unread = RX_BYTES - self.rx_room(slot)?;
+        Ok(self.rx_heads.get(slot.index as usize).map_or(0, |head| head - unread as u64))
+    }
+
+    /// Asks to hear, by a Credit entry, when the ring is at most half full. Look at [`rx_room`](Self::rx_room) again afterwards.
+    pub fn ask_for_credit(&self, slot: SlotId) {
+        if let Some(words) = self.words(slot) {
+            words.agent.rx_notify.store(1, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// The client sent everything it will. The wire's write side must be shut down afterwards.
+    pub fn end_of_stream(&self, slot: SlotId) {
+        if let Some(words) = self.words(slot) {
+            words.agent.rx_eof.store(1, Ordering::SeqCst);
+        }
+    }
+
+    /// The connection is gone: what was not read is discarded, the program is told `errno` once. The wire must be closed
+    /// afterwards.
+    pub fn fail(&self, slot: SlotId, errno: i32) {
+        if let Some(words) = self.words(slot) {
+            words.error.store(errno.unsigned_abs(), Ordering::SeqCst);
+            words.program.tx_shut.store(1, Ordering::SeqCst);
+            words.wireless.store(1, Ordering::SeqCst);
+        }
+    }
+
+    /// From now on no wire reports the socket's last close: the program has to say it.
+    pub fn set_wireless(&self, slot: SlotId) {
+        if let Some(words) = self.words(slot) {
+            words.wireless.store(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Allows the program to send `bytes` more.
+    pub fn grant(&self, slot: SlotId, bytes: u32) {
+        if let Some(words) = self.words(slot) {
+            words.agent.tx_limit.fetch_add(u64::from(bytes), Ordering::SeqCst);
+        }
+    }
+
+    /// Whether the socket was blocked and has room again: then one filler must be taken off the wire. To be asked after every
+    /// grant and every Blocked entry.
+    pub fn unblocks(&self, slot: SlotId) -> bool {
+        let Some(words) = self.words(slot) else { return false };
+        token::unblock(&words.program.tx_blocked, || {
+            let sent = words.program.tx_sent.load(Ordering::SeqCst);
+            let room = words.agent.tx_limit.load(Ordering::SeqCst).saturating_sub(sent);
+            room >= self.tx_window / 3
+        })
+    }
+
+    /// The next entry of the send ring, left in place.
+    ///
+    /// # Errors
+    /// When the ring's words contradict each other.
+    pub fn peek(&self) -> Result<Option<Entry>, RingViolation> {
+        self.entries.peek(&self.memory)
+    }
+
+    /// Copies payload bytes of the entry just peeked, from `offset` on. `offset` and `target` stay within its length.
+    pub fn copy_payload(&self, entry: &Entry, offset: usize, target: &mut [u8]) {
+        assert!(offset + target.len() <= entry.length, "a payload read beyond its entry");
+        self.entries.copy_payload(&self.memory, offset, target);
+    }
+
+    /// Frees the entry just peeked.
+    pub fn consume(&mut self, entry: &Entry) {
+        self.entries.consume(&self.memory, entry);
+    }
+
+    /// Says that the agent is about to sleep: programs ring from now on. `false`: there is something already, do not.
+    pub fn prepare_sleep(&self) -> bool {
+        let header = self.memory.header();
+        header.asleep.store(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let is_quiet = matches!(self.peek(), Ok(None));
+        if !is_quiet {
+            header.asleep.store(0, Ordering::SeqCst);
+        }
+        is_quiet
+    }
+
+    /// The agent is awake: no need to ring.
+    pub fn woke(&self) {
+        self.memory.header().asleep.store(0, Ordering::SeqCst);
+    }
+
+    /// Silences the doorbell.
+    pub fn clear_doorbell(&self) {
+        // Empty is as good: somebody else cleared it.
+        let _ = rustix::io::retry_on_intr(|| rustix::io::read(&self.doorbell, &mut [0_u8; 8][..]))
+            .or_else(|errno| if errno == Errno::AGAIN { Ok(0) } else { Err(errno) });
+    }
+
+    /// Ends the session: every socket of it reports ECONNRESET. The wires must be closed afterwards.
+    pub fn end(&self) {
+        self.memory.header().ended.store(1, Ordering::SeqCst);
+    }
+}
+
+/// Whether delivered bytes must be announced on the wire.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Wake {
+    /// No: a byte is there already.
+    No,
+    /// Yes: the program saw the ring empty.
+    Token,
+    /// Yes: the program waits for edges. To be counted by [`Host::count_edge`].
+    Edge,
+}

@@ -1,0 +1,157 @@
+//! The program's side of a session: what the preloaded library calls.
+//!
+//! `control` asks the card (bind, listen, connect, options: one round trip each), `stream` moves bytes (no round trip, and
+//! no system call unless a state changes). A session is shared by all threads and forked children of a program; everything
+//! here may run in several of them at once.
+
+mod control;
+mod open;
+mod stream;
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+
+use mqttshim_schema::Notice;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+
+use crate::entry::{self, Kind, Says};
+use crate::layout::{Slot, State};
+use crate::lock;
+use crate::memory::Memory;
+use crate::sync::{Ordering, fence};
+
+pub use control::Listening;
+pub use open::OpenError;
+pub use stream::{Accept, Read, Write};
+
+/// A socket of a session. The generation tells it from an earlier socket in the same slot.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct SlotId {
+    /// Place in the session's table.
+    pub index: u32,
+    /// How often the place was used.
+    pub generation: u32,
+}
+
+/// A program's end of a session.
+pub struct Session {
+    memory: Memory,
+    control: OwnedFd,
+    doorbell: OwnedFd,
+}
+
+impl Session {
+    /// Whether the agent is still there. One `poll(2)`.
+    pub fn is_alive(&self) -> bool {
+        let mut fds = [PollFd::from_borrowed_fd(self.control.as_fd(), PollFlags::empty())];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let polled = rustix::event::poll(&mut fds, Some(&now));
+        polled == Ok(0) && self.memory.header().ended.load(Ordering::Acquire) == 0
+    }
+
+    /// The descriptors the program must not close.
+    pub fn private_fds(&self) -> [RawFd; 2] {
+        [self.control.as_raw_fd(), self.doorbell.as_raw_fd()]
+    }
+
+    /// Tells the card something it cannot see, in order with everything written before and after.
+    pub fn notice(&self, what: Notice, detail: &str) {
+        let Some(payload) = control::encode_notice(what, detail) else { return };
+        let header = self.memory.header();
+        let says = Says { kind: Kind::Notice, slot: 0, generation: 0 };
+        let parts = [std::io::IoSlice::new(&payload)];
+        if let Some(guard) = lock::lock(&header.tx_lock.0) {
+            entry::push(&self.memory, says, &parts, 0, payload.len());
+            drop(guard);
+            self.ring_doorbell();
+        }
+    }
+
+    /// One more descriptor of the program names this socket.
+    pub fn retain(&self, slot: SlotId) {
+        if let Some(words) = self.slot(slot) {
+            words.refs.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A descriptor that named this socket has been closed. Call after the real `close(2)`: for a listener the agent then
+    /// looks whether another copy is left anywhere; a connection's last close it sees by itself, on the wire.
+    pub fn close(&self, slot: SlotId) {
+        let Some(words) = self.slot(slot) else { return };
+        let left = words.refs.fetch_sub(1, Ordering::Relaxed).wrapping_sub(1);
+        let state = words.state();
+        let is_told = match state {
+            State::Listening => true,
+            State::Bound => left == 0,
+            State::Connecting | State::Connected => {
+                left == 0 && words.wireless.load(Ordering::SeqCst) == 1
+            }
+            State::Gone => false,
+        };
+        if is_told {
+            self.say(Kind::Close, slot);
+        }
+    }
+
+    /// The socket's own address, once it has one.
+    pub fn local(&self, slot: SlotId) -> Option<SocketAddr> {
+        self.slot(slot)?.local.load()
+    }
+
+    /// The client's address, on a connection.
+    pub fn peer(&self, slot: SlotId) -> Option<SocketAddr> {
+        self.slot(slot)?.peer.load()
+    }
+
+    /// Takes the error that `SO_ERROR` reports and clears.
+    pub fn take_error(&self, slot: SlotId) -> Option<Errno> {
+        let words = self.slot(slot)?;
+        stream::errno_from_word(words.error.swap(0, Ordering::SeqCst))
+    }
+
+    /// What the socket is now.
+    pub fn state(&self, slot: SlotId) -> State {
+        self.slot(slot).map_or(State::Gone, Slot::state)
+    }
+
+    /// The program watches this socket for edges: every arrival must be one, drained or not.
+    pub fn mark_edge(&self, slot: SlotId) {
+        if let Some(words) = self.slot(slot) {
+            words.edge.store(1, Ordering::SeqCst);
+        }
+    }
+
+    /// After a panic in a hook: the socket reports ECONNRESET from now on.
+    pub fn poison(&self, slot: SlotId) {
+        if let Some(words) = self.slot(slot) {
+            words.poisoned.store(1, Ordering::SeqCst);
+        }
+    }
+
+    fn slot(&self, slot: SlotId) -> Option<&Slot> {
+        let words = self.memory.slot(slot.index)?;
+        (words.generation.load(Ordering::SeqCst) == slot.generation).then_some(words)
+    }
+
+    /// Pushes an entry without payload. What cannot be pushed is dropped: the ring keeps a reserve for these, and only an agent
+    /// that does not run at all can let it fill.
+    fn say(&self, kind: Kind, slot: SlotId) {
+        if let Some(guard) = lock::lock(&self.memory.header().tx_lock.0) {
+            let says = Says { kind, slot: slot.index, generation: slot.generation };
+            entry::push(&self.memory, says, &[], 0, 0);
+            drop(guard);
+            self.ring_doorbell();
+        }
+    }
+
+    /// Wakes the agent if it sleeps. One system call then, none otherwise.
+    fn ring_doorbell(&self) {
+        fence(Ordering::SeqCst);
+        let asleep = &self.memory.header().asleep;
+        if asleep.load(Ordering::SeqCst) == 1 && asleep.swap(0, Ordering::SeqCst) == 1 {
+            // An eventfd that is full already wakes; a dead agent is found on the control socket.
+            let _ = rustix::io::write(&self.doorbell, &1_u64.to_ne_bytes());
+        }
+    }
+}

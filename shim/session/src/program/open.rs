@@ -1,0 +1,216 @@
+//! Opening a session: connect, check who is there, exchange Hello, map the memory.
+
+use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use mqttshim_schema::{Hello, Message, VERSION_MAX, VERSION_MIN};
+use rustix::io::Errno;
+use rustix::net::sockopt::{self, Timeout};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+
+use crate::frame::{self, FRAME_BYTES_MAX};
+use crate::layout::{LAYOUT_MAX, LAYOUT_MIN, RX_BYTES};
+use crate::memory::{Memory, MemoryError};
+use crate::program::Session;
+
+/// How long an agent may take to answer before the program goes on without it.
+const ANSWER_SECONDS_MAX: u64 = 5;
+
+/// Why there is no session. The text says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Nobody serves this path.
+    #[error(
+        "no dpu-server answers at {} ({errno}); start one with `dpu-server run`, or name its session path in MQTTSHIM_SESSION",
+        path.display()
+    )]
+    Absent {
+        /// What was tried.
+        path: PathBuf,
+        /// What connect(2) said.
+        errno: Errno,
+    },
+    /// The path is there, and closed to this user.
+    #[error(
+        "uid {uid} may not use the session at {} (owned by uid {owner}, group {group}, mode {mode:04o}); add the user to group {group}, or start dpu-server without --session-group",
+        path.display()
+    )]
+    Denied {
+        /// What was tried.
+        path: PathBuf,
+        /// This process's user.
+        uid: u32,
+        /// The socket file's owner.
+        owner: u32,
+        /// The socket file's group.
+        group: u32,
+        /// The socket file's mode.
+        mode: u32,
+    },
+    /// Somebody serves the path who is neither root nor this user.
+    #[error(
+        "the session at {} is served by uid {owner}, which is neither root nor uid {uid}; run dpu-server as one of them",
+        path.display()
+    )]
+    Owner {
+        /// What was tried.
+        path: PathBuf,
+        /// Who serves it.
+        owner: u32,
+        /// This process's user.
+        uid: u32,
+    },
+    /// The agent said no.
+    #[error("the dpu-server at {} refused the session: {reason}", path.display())]
+    Refused {
+        /// What was tried.
+        path: PathBuf,
+        /// The agent's words.
+        reason: String,
+    },
+    /// The agent's answer is not one this build understands.
+    #[error(
+        "the dpu-server at {} answered in a way this library does not understand ({what}); install the library and dpu-server from the same release",
+        path.display()
+    )]
+    Answer {
+        /// What was tried.
+        path: PathBuf,
+        /// What was wrong.
+        what: String,
+    },
+    /// The memory it handed over cannot be used.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// This process could not make what it needs.
+    #[error("{step}: {errno}")]
+    System {
+        /// The call that failed.
+        step: &'static str,
+        /// What the kernel said.
+        errno: Errno,
+    },
+}
+
+impl OpenError {
+    /// Whether there is simply nobody at this path, so that the next one may be tried.
+    pub fn is_absent(&self) -> bool {
+        matches!(self, OpenError::Absent { .. })
+    }
+}
+
+fn system(step: &'static str) -> impl Fn(Errno) -> OpenError {
+    move |errno| OpenError::System { step, errno }
+}
+
+impl Session {
+    /// Opens a session at `path` for `program`. The two descriptors it keeps are numbered from `fd_floor` up, or as high as the
+    /// process's limit allows.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; nothing is left behind.
+    pub fn open(path: &Path, program: &str, fd_floor: RawFd) -> Result<Session, OpenError> {
+        let control = connect(path)?;
+        greet(&control, path, program)?;
+        let (memory, doorbell) = take_answer(&control, path)?;
+        let memory = Memory::open(memory.as_fd())?;
+        Ok(Session {
+            memory,
+            control: lift(control, fd_floor)?,
+            doorbell: lift(doorbell, fd_floor)?,
+        })
+    }
+}
+
+fn connect(path: &Path) -> Result<OwnedFd, OpenError> {
+    let socket = rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(system("a socket for the session"))?;
+    let timeout = Some(Duration::from_secs(ANSWER_SECONDS_MAX));
+    for which in [Timeout::Recv, Timeout::Send] {
+        sockopt::set_socket_timeout(&socket, which, timeout).map_err(system("a time-out"))?;
+    }
+    let address = SocketAddrUnix::new(path).map_err(system("the session path is too long"))?;
+    match rustix::io::retry_on_intr(|| rustix::net::connect(&socket, &address)) {
+        Ok(()) => {}
+        Err(Errno::ACCESS | Errno::PERM) => return Err(denied(path)),
+        Err(errno) => return Err(OpenError::Absent { path: path.into(), errno }),
+    }
+    let owner = sockopt::socket_peercred(&socket).map_err(system("SO_PEERCRED"))?.uid.as_raw();
+    let uid = rustix::process::geteuid().as_raw();
+    if owner != 0 && owner != uid {
+        return Err(OpenError::Owner { path: path.into(), owner, uid });
+    }
+    Ok(socket)
+}
+
+fn denied(path: &Path) -> OpenError {
+    let uid = rustix::process::geteuid().as_raw();
+    match rustix::fs::stat(path) {
+        Ok(stat) => OpenError::Denied {
+            path: path.into(),
+            uid,
+            owner: stat.st_uid,
+            group: stat.st_gid,
+            mode: stat.st_mode & 0o7777,
+        },
+        Err(errno) => OpenError::Absent { path: path.into(), errno },
+    }
+}
+
+fn greet(control: &OwnedFd, path: &Path, program: &str) -> Result<(), OpenError> {
+    let hello = Message::Hello(Hello {
+        version_min: VERSION_MIN,
+        version_max: VERSION_MAX,
+        max_message_bytes: FRAME_BYTES_MAX as u32,
+        window_bytes: RX_BYTES as u32,
+        layout_min: LAYOUT_MIN,
+        layout_max: LAYOUT_MAX,
+        program,
+    });
+    let mut bytes = Vec::new();
+    mqttshim_schema::encode(&hello, &mut bytes)
+        .map_err(|error| OpenError::Answer { path: path.into(), what: error.to_string() })?;
+    frame::send(control, &bytes, &[], SendFlags::empty())
+        .map_err(|errno| OpenError::Absent { path: path.into(), errno })
+}
+
+/// The agent's Hello comes with the memory and the doorbell; a Reply instead says why not.
+fn take_answer(control: &OwnedFd, path: &Path) -> Result<(OwnedFd, OwnedFd), OpenError> {
+    let unclear = |what: String| OpenError::Answer { path: path.into(), what };
+    let mut buffer = vec![0; FRAME_BYTES_MAX];
+    let (length, fds) = frame::receive(control, &mut buffer, RecvFlags::empty())
+        .map_err(|errno| OpenError::Absent { path: path.into(), errno })?;
+    if length == 0 {
+        return Err(OpenError::Absent { path: path.into(), errno: Errno::CONNRESET });
+    }
+    match mqttshim_schema::decode(&buffer[..length]) {
+        Ok(Message::Hello(_)) => match fds {
+            [Some(memory), Some(doorbell)] => Ok((memory, doorbell)),
+            _ => Err(unclear("its Hello came without memory and doorbell".into())),
+        },
+        Ok(Message::Reply { value, .. }) => Err(OpenError::Refused {
+            path: path.into(),
+            reason: String::from_utf8_lossy(value).into_owned(),
+        }),
+        Ok(_) => Err(unclear("not a Hello".into())),
+        Err(error) => Err(unclear(error.to_string())),
+    }
+}
+
+/// Moves a descriptor out of the way of programs that count on small numbers.
+fn lift(fd: OwnedFd, floor: RawFd) -> Result<OwnedFd, OpenError> {
+    for floor in [floor, 3] {
+        match rustix::io::fcntl_dupfd_cloexec(&fd, floor) {
+            Ok(lifted) => return Ok(lifted),
+            Err(Errno::INVAL | Errno::MFILE) => {}
+            Err(errno) => return Err(system("F_DUPFD_CLOEXEC")(errno)),
+        }
+    }
+    Err(system("F_DUPFD_CLOEXEC")(Errno::MFILE))
+}

@@ -1,0 +1,343 @@
+//! Bytes in and out of a socket. Never blocks, allocates nothing, and costs a system call only where a state changes.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::BorrowedFd;
+
+use mqttshim_schema::How;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+
+use crate::entry::{self, Kind, PAYLOAD_BYTES_MAX, Says};
+use crate::layout::{RX_BYTES, Slot, State};
+use crate::lock;
+use crate::program::{Session, SlotId};
+use crate::ring::Ring;
+use crate::sync::Ordering;
+use crate::token::{self, RxToken};
+
+/// What a read found.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Read {
+    /// This many bytes, at least one unless the target is empty.
+    Bytes(usize),
+    /// The client sent everything it will.
+    Eof,
+    /// Nothing now. The placeholder becomes readable when there is.
+    Empty,
+    /// The connection is gone. Told once; then it is [`Read::Eof`].
+    Failed(Errno),
+}
+
+/// What became of a write.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Write {
+    /// This many bytes were taken, perhaps fewer than offered.
+    Bytes(usize),
+    /// None now. The placeholder becomes writable when there is room.
+    Full,
+    /// The connection is gone.
+    Failed(Errno),
+}
+
+/// What a listener has.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Accept {
+    /// A connection, taken off the queue. Its wire must be handed over by [`Session::attach`].
+    Connection(SlotId),
+    /// None now. The placeholder becomes readable when there is.
+    Empty,
+    /// The session is gone: a new one has to be opened and listened on.
+    Lost,
+}
+
+/// Bytes of one record in a listener's ring: a slot's index and generation.
+pub(crate) const ACCEPT_RECORD_BYTES: usize = 8;
+
+/// The errno stored in a slot's error word, if it is one.
+pub(crate) fn errno_from_word(word: u32) -> Option<Errno> {
+    let errno = i32::try_from(word).ok()?;
+    (1..4096).contains(&errno).then(|| Errno::from_raw_os_error(errno))
+}
+
+impl Session {
+    /// Reads what is there into `into`, or with `peek` leaves it there.
+    pub fn read(
+        &self,
+        slot: SlotId,
+        placeholder: BorrowedFd<'_>,
+        into: &mut [IoSliceMut<'_>],
+        peek: bool,
+    ) -> Read {
+        let (Some(words), Some(ring)) = (self.slot(slot), self.memory.rx(slot.index)) else {
+            return Read::Failed(Errno::CONNRESET);
+        };
+        if words.poisoned.load(Ordering::Relaxed) == 1 {
+            return Read::Failed(Errno::CONNRESET);
+        }
+        let Some(guard) = lock::lock(&words.lock) else { return Read::Empty };
+        let read = loop {
+            if let Some(read) = self.read_ring(words, ring, placeholder, into, peek) {
+                break read;
+            }
+            if let Some(read) = look_at_placeholder(words, placeholder) {
+                break read;
+            }
+        };
+        let wants_credit = matches!(read, Read::Bytes(_)) && !peek && takes_notify(words);
+        drop(guard);
+        if wants_credit {
+            self.say(Kind::Credit, slot);
+        }
+        read
+    }
+
+    /// One look at the ring. `None`: it is empty and the token is armed.
+    fn read_ring(
+        &self,
+        words: &Slot,
+        ring: Ring<'_>,
+        placeholder: BorrowedFd<'_>,
+        into: &mut [IoSliceMut<'_>],
+        peek: bool,
+    ) -> Option<Read> {
+        if let Some(errno) = errno_from_word(words.error.swap(0, Ordering::SeqCst)) {
+            // RFC 9293 §3.10.7.4: a reset flushes what was queued.
+            words.program.rx_tail.store(positions(words).0, Ordering::SeqCst);
+            words.agent.rx_eof.store(1, Ordering::SeqCst);
+            return Some(Read::Failed(errno));
+        }
+        // The end is looked at before the head: when it was reached, the head is final.
+        let is_over = words.agent.rx_eof.load(Ordering::SeqCst) == 1
+            || words.program.rx_shut.load(Ordering::Relaxed) == 1;
+        let (head, tail) = positions(words);
+        let there = head.wrapping_sub(tail).min(RX_BYTES as u64) as usize;
+        if there == 0 {
+            if is_over {
+                return Some(Read::Eof);
+            }
+            drained(words, tail, placeholder);
+            return None;
+        }
+        let taken = copy_out(ring, tail, there, into);
+        if !peek {
+            words.program.rx_tail.store(tail.wrapping_add(taken as u64), Ordering::SeqCst);
+            let stamp = words.agent.rx_stamp.load(Ordering::SeqCst);
+            self.memory.header().read.fetch_max(stamp, Ordering::SeqCst);
+            if taken == there {
+                drained(words, tail.wrapping_add(taken as u64), placeholder);
+            }
+        }
+        Some(Read::Bytes(taken))
+    }
+
+    /// Writes as much of `from` as there is room for. What is refused or cut short is announced to the card before anything
+    /// later, whether or not the caller goes on to wait.
+    pub fn write(&self, slot: SlotId, placeholder: BorrowedFd<'_>, from: &[IoSlice<'_>]) -> Write {
+        let Some(words) = self.slot(slot) else { return Write::Failed(Errno::CONNRESET) };
+        if words.poisoned.load(Ordering::Relaxed) == 1 {
+            return Write::Failed(Errno::CONNRESET);
+        }
+        if let Some(errno) = errno_from_word(words.error.swap(0, Ordering::SeqCst)) {
+            words.agent.rx_eof.store(1, Ordering::SeqCst);
+            return Write::Failed(errno);
+        }
+        if words.program.tx_shut.load(Ordering::Relaxed) == 1 {
+            return Write::Failed(Errno::PIPE);
+        }
+        let header = self.memory.header();
+        if header.ended.load(Ordering::Relaxed) == 1 {
+            return Write::Failed(Errno::CONNRESET);
+        }
+        let Some(guard) = lock::lock(&header.tx_lock.0) else { return Write::Full };
+        let wanted: usize = from.iter().map(|part| part.len()).sum();
+        let taken = self.push_data(words, slot, from, wanted);
+        let blocked = if taken < wanted { self.block(words, slot, placeholder) } else { Ok(()) };
+        drop(guard);
+        self.ring_doorbell();
+        match (taken, blocked) {
+            (0, Err(errno)) => Write::Failed(errno),
+            (0, Ok(())) if wanted > 0 => Write::Full,
+            (taken, _) => Write::Bytes(taken),
+        }
+    }
+
+    /// Pushes Data entries while credit and ring allow. Under the send lock.
+    fn push_data(&self, words: &Slot, slot: SlotId, from: &[IoSlice<'_>], wanted: usize) -> usize {
+        let says = Says { kind: Kind::Data, slot: slot.index, generation: slot.generation };
+        let mut taken = 0;
+        while taken < wanted {
+            let sent = words.program.tx_sent.load(Ordering::Relaxed);
+            let limit = words.agent.tx_limit.load(Ordering::SeqCst);
+            let credit = usize::try_from(limit.saturating_sub(sent)).unwrap_or(usize::MAX);
+            let room = entry::data_room(&self.memory).min(PAYLOAD_BYTES_MAX);
+            let length = (wanted - taken).min(credit).min(room);
+            if length == 0 || !entry::push(&self.memory, says, from, taken, length) {
+                break;
+            }
+            words.program.tx_sent.store(sent + length as u64, Ordering::SeqCst);
+            taken += length;
+        }
+        taken
+    }
+
+    /// Makes the placeholder unwritable and announces it. Under the send lock.
+    fn block(&self, words: &Slot, slot: SlotId, placeholder: BorrowedFd<'_>) -> Result<(), Errno> {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let first = token::block(&words.program.tx_blocked, || {
+            match rustix::net::send(placeholder, &[0], flags) {
+                // A wire too full for a filler is unwritable already.
+                Ok(_) | Err(Errno::AGAIN) => Ok(()),
+                Err(_) => Err(Errno::CONNRESET),
+            }
+        })?;
+        if first {
+            let says = Says { kind: Kind::Blocked, slot: slot.index, generation: slot.generation };
+            entry::push(&self.memory, says, &[], 0, 0);
+        }
+        Ok(())
+    }
+
+    /// Takes a connection off a listener's queue.
+    pub fn accept(&self, listener: SlotId, placeholder: BorrowedFd<'_>) -> Accept {
+        loop {
+            let mut record = [0_u8; ACCEPT_RECORD_BYTES];
+            let target = &mut [IoSliceMut::new(&mut record)];
+            match self.read(listener, placeholder, target, false) {
+                Read::Bytes(ACCEPT_RECORD_BYTES) => {
+                    let [a, b, c, d, e, f, g, h] = record;
+                    let slot = SlotId {
+                        index: u32::from_ne_bytes([a, b, c, d]),
+                        generation: u32::from_ne_bytes([e, f, g, h]),
+                    };
+                    if self.slot(slot).is_some() {
+                        return Accept::Connection(slot);
+                    }
+                }
+                Read::Empty if self.is_alive() => return Accept::Empty,
+                _ => return Accept::Lost,
+            }
+        }
+    }
+
+    /// `shutdown(2)`.
+    ///
+    /// # Errors
+    /// ENOTCONN on anything but a connection.
+    pub fn shutdown(&self, slot: SlotId, how: How) -> Result<(), Errno> {
+        let words = self.slot(slot).ok_or(Errno::NOTCONN)?;
+        if words.state() != State::Connected {
+            return Err(Errno::NOTCONN);
+        }
+        let kind = match how {
+            How::Read => Kind::ShutdownRead,
+            How::Write => Kind::ShutdownWrite,
+            How::Both => Kind::ShutdownBoth,
+        };
+        if how != How::Write {
+            words.program.rx_shut.store(1, Ordering::SeqCst);
+        }
+        if how != How::Read {
+            words.program.tx_shut.store(1, Ordering::SeqCst);
+        }
+        self.say(kind, slot);
+        Ok(())
+    }
+
+    /// Bytes written that have not left the card yet: `SIOCOUTQ`.
+    pub fn unsent_bytes(&self, slot: SlotId) -> usize {
+        let Some(words) = self.slot(slot) else { return 0 };
+        let window = self.memory.header().tx_window.load(Ordering::Relaxed);
+        let sent = words.program.tx_sent.load(Ordering::Relaxed);
+        let limit = words.agent.tx_limit.load(Ordering::SeqCst);
+        usize::try_from(sent.saturating_add(window).saturating_sub(limit)).unwrap_or(0)
+    }
+
+    /// Bytes a read would find: `FIONREAD`.
+    pub fn readable_bytes(&self, slot: SlotId) -> usize {
+        let Some(words) = self.slot(slot) else { return 0 };
+        let (head, tail) = positions(words);
+        head.wrapping_sub(tail).min(RX_BYTES as u64) as usize
+    }
+}
+
+fn positions(words: &Slot) -> (u64, u64) {
+    let head = words.agent.rx_head.load(Ordering::SeqCst);
+    (head, words.program.rx_tail.load(Ordering::Relaxed))
+}
+
+/// The ring was emptied up to `tail`, or found so. Under the slot's lock.
+fn drained(words: &Slot, tail: u64, placeholder: BorrowedFd<'_>) {
+    let token = RxToken {
+        armed: &words.agent.rx_armed,
+        extra: &words.agent.rx_extra,
+        debt: &words.program.rx_debt,
+    };
+    token.drained(
+        || words.agent.rx_head.load(Ordering::SeqCst) != tail,
+        || take_byte(placeholder) == Ok(1),
+    );
+}
+
+fn take_byte(placeholder: BorrowedFd<'_>) -> Result<usize, Errno> {
+    rustix::net::recv(placeholder, &mut [0_u8; 1][..], RecvFlags::DONTWAIT).map(|(_, taken)| taken)
+}
+
+/// The ring is empty: what does the kernel say? `None`: look at the ring again.
+fn look_at_placeholder(words: &Slot, placeholder: BorrowedFd<'_>) -> Option<Read> {
+    let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+    let seen = rustix::net::recv(placeholder, &mut [0_u8; 1][..], flags).map(|(_, seen)| seen);
+    let is_unchanged = || {
+        let (head, tail) = positions(words);
+        head == tail
+            && words.agent.rx_eof.load(Ordering::SeqCst) == 0
+            && words.error.load(Ordering::SeqCst) == 0
+    };
+    match seen {
+        Err(Errno::AGAIN | Errno::INTR) => Some(Read::Empty),
+        // The wire is closed and nothing in the memory says why: the agent is dead.
+        Ok(0) | Err(_) if is_unchanged() => {
+            words.agent.rx_eof.store(1, Ordering::SeqCst);
+            words.program.tx_shut.store(1, Ordering::SeqCst);
+            Some(Read::Failed(Errno::CONNRESET))
+        }
+        Ok(0) | Err(_) => None,
+        Ok(_) => {
+            let token = RxToken {
+                armed: &words.agent.rx_armed,
+                extra: &words.agent.rx_extra,
+                debt: &words.program.rx_debt,
+            };
+            if !is_unchanged() {
+                return None;
+            }
+            if words.edge.load(Ordering::Relaxed) == 0 && token.is_stray() {
+                // A byte sent for newer data would have cleared `armed` before it was sent.
+                let _ = take_byte(placeholder);
+            }
+            Some(Read::Empty)
+        }
+    }
+}
+
+fn copy_out(ring: Ring<'_>, tail: u64, there: usize, into: &mut [IoSliceMut<'_>]) -> usize {
+    let mut taken = 0;
+    for part in into {
+        let length = part.len().min(there - taken);
+        ring.copy_out(tail.wrapping_add(taken as u64), &mut part[..length]);
+        taken += length;
+        if taken == there {
+            break;
+        }
+    }
+    taken
+}
+
+/// The ring is at most half full and the agent asked to hear of it: whoever sees this first says so.
+fn takes_notify(words: &Slot) -> bool {
+    let notify = &words.agent.rx_notify;
+    if notify.load(Ordering::SeqCst) == 0 {
+        return false;
+    }
+    let (head, tail) = positions(words);
+    head.wrapping_sub(tail) <= RX_BYTES as u64 / 2 && notify.swap(0, Ordering::SeqCst) == 1
+}
