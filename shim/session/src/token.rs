@@ -35,9 +35,8 @@ impl RxToken<'_> {
     /// Call when the ring was emptied or found empty, under the slot's lock. `has_data` looks at the ring again; `take`
     /// takes one byte from the placeholder without blocking and says whether there was one.
     pub(crate) fn drained(&self, has_data: impl FnOnce() -> bool, take: impl FnMut() -> bool) {
-        if self.armed.load(Ordering::SeqCst) == 0 {
+        if self.armed.swap(1, Ordering::SeqCst) == 0 {
             self.owe(1);
-            self.armed.store(1, Ordering::SeqCst);
             fence(Ordering::SeqCst);
             if has_data() && self.armed.swap(0, Ordering::SeqCst) == 1 {
                 // The arming is taken back before the agent saw it: the byte on the placeholder stays, for this data.
@@ -90,7 +89,7 @@ pub(crate) fn block<E>(
         return Ok(false);
     }
     filler()?;
-    blocked.store(1, Ordering::SeqCst);
+    blocked.swap(1, Ordering::SeqCst);
     Ok(true)
 }
 
@@ -105,11 +104,16 @@ mod tests {
     use loom::sync::{Arc, Mutex};
     use loom::thread;
 
+    /// The value last written. A read-modify-write, because loom lets a plain load return an older one even here.
+    fn newest(word: &AtomicU32) -> u32 {
+        word.fetch_or(0, Ordering::SeqCst)
+    }
+
     /// One socket's receive side: a counter stands for the ring, another for the bytes on the placeholder.
     struct Receive {
         pushed: AtomicU32,
         taken: Mutex<u32>,
-        wire: AtomicU32,
+        wire: Mutex<u32>,
         armed: AtomicU32,
         extra: AtomicU32,
         debt: AtomicU32,
@@ -120,7 +124,7 @@ mod tests {
             Arc::new(Receive {
                 pushed: AtomicU32::new(0),
                 taken: Mutex::new(0),
-                wire: AtomicU32::new(0),
+                wire: Mutex::new(0),
                 armed: AtomicU32::new(1),
                 extra: AtomicU32::new(0),
                 debt: AtomicU32::new(0),
@@ -130,23 +134,18 @@ mod tests {
         fn agent_pushes(&self, edge: bool) {
             self.pushed.fetch_add(1, Ordering::SeqCst);
             if announce(&self.armed) {
-                self.wire.fetch_add(1, Ordering::SeqCst);
+                *self.wire.lock().unwrap() += 1;
             } else if edge {
-                self.wire.fetch_add(1, Ordering::SeqCst);
+                *self.wire.lock().unwrap() += 1;
                 self.extra.fetch_add(1, Ordering::SeqCst);
             }
         }
 
         fn take_byte(&self) -> bool {
-            let mut wire = self.wire.load(Ordering::SeqCst);
-            while wire > 0 {
-                match self.wire.compare_exchange(wire, wire - 1, Ordering::SeqCst, Ordering::SeqCst)
-                {
-                    Ok(_) => return true,
-                    Err(now) => wire = now,
-                }
-            }
-            false
+            let mut wire = self.wire.lock().unwrap();
+            let is_there = *wire > 0;
+            *wire -= u32::from(is_there);
+            is_there
         }
 
         /// Reads at most one item.
@@ -165,21 +164,21 @@ mod tests {
 
         fn settle(&self) {
             let taken = *self.taken.lock().unwrap();
-            let pushed = self.pushed.load(Ordering::SeqCst);
-            let wire = self.wire.load(Ordering::SeqCst);
-            let debt = self.debt.load(Ordering::SeqCst);
-            let extra = self.extra.load(Ordering::SeqCst);
+            let pushed = newest(&self.pushed);
+            let wire = *self.wire.lock().unwrap();
+            let debt = newest(&self.debt);
+            let extra = newest(&self.extra);
             if taken < pushed {
                 assert!(wire > debt + extra, "data is there and nothing wakes the program");
             }
-            let armed = self.armed.load(Ordering::SeqCst);
+            let armed = newest(&self.armed);
             assert_eq!(wire, debt + extra + 1 - armed, "a byte was lost or is stuck");
             // One more read after everything stopped leaves nothing behind.
             for _ in 0..=pushed {
                 self.program_reads();
             }
-            assert_eq!(self.wire.load(Ordering::SeqCst), 0, "a stray byte spins the program");
-            assert_eq!(self.debt.load(Ordering::SeqCst), 0);
+            assert_eq!(*self.wire.lock().unwrap(), 0, "a stray byte spins the program");
+            assert_eq!(newest(&self.debt), 0);
         }
     }
 
@@ -216,8 +215,8 @@ mod tests {
         sent: Mutex<u32>,
         limit: AtomicU32,
         blocked: AtomicU32,
-        fillers: AtomicU32,
-        entries: AtomicU32,
+        fillers: Mutex<u32>,
+        entries: Mutex<u32>,
     }
 
     impl Send {
@@ -228,19 +227,23 @@ mod tests {
                 return;
             }
             let first = block(&self.blocked, || {
-                self.fillers.fetch_add(1, Ordering::SeqCst);
+                *self.fillers.lock().unwrap() += 1;
                 Ok::<(), ()>(())
             });
             if first == Ok(true) {
-                self.entries.fetch_add(1, Ordering::SeqCst);
+                *self.entries.lock().unwrap() += 1;
             }
+        }
+
+        fn takes_entries(&self) -> bool {
+            std::mem::take(&mut *self.entries.lock().unwrap()) > 0
         }
 
         fn agent_looks(&self) {
             let has_room = || true;
             let limit = self.limit.load(Ordering::SeqCst);
             if limit > 0 && unblock(&self.blocked, has_room) {
-                self.fillers.fetch_sub(1, Ordering::SeqCst);
+                *self.fillers.lock().unwrap() -= 1;
             }
         }
     }
@@ -252,8 +255,8 @@ mod tests {
                 sent: Mutex::new(0),
                 limit: AtomicU32::new(0),
                 blocked: AtomicU32::new(0),
-                fillers: AtomicU32::new(1),
-                entries: AtomicU32::new(0),
+                fillers: Mutex::new(1),
+                entries: Mutex::new(0),
             });
             let writers: Vec<_> = (0..2)
                 .map(|_| {
@@ -263,17 +266,17 @@ mod tests {
                 .collect();
             socket.limit.store(2, Ordering::SeqCst);
             socket.agent_looks();
-            if socket.entries.swap(0, Ordering::SeqCst) > 0 {
+            if socket.takes_entries() {
                 socket.agent_looks();
             }
             for writer in writers {
                 writer.join().unwrap();
             }
-            while socket.entries.swap(0, Ordering::SeqCst) > 0 {
+            while socket.takes_entries() {
                 socket.agent_looks();
             }
-            assert_eq!(socket.blocked.load(Ordering::SeqCst), 0, "room came and nobody woke");
-            assert_eq!(socket.fillers.load(Ordering::SeqCst), 1, "a filler is stuck");
+            assert_eq!(newest(&socket.blocked), 0, "room came and nobody woke");
+            assert_eq!(*socket.fillers.lock().unwrap(), 1, "a filler is stuck");
         });
     }
 }
