@@ -17,6 +17,8 @@ pub const MESSAGE_BYTES_MIN: usize = 1024;
 pub const MESSAGE_BYTES_MAX: usize = 128 * 1024;
 /// What a Data message needs beside its bytes. `max_message_bytes` less this is the most one Data message carries.
 pub const DATA_OVERHEAD_BYTES: usize = 96;
+/// Most bytes in one Data message on a channel with the largest messages.
+pub const DATA_BYTES_MAX: usize = MESSAGE_BYTES_MAX - DATA_OVERHEAD_BYTES;
 /// Seconds between heartbeats.
 pub const HEARTBEAT_SECONDS: u64 = 1;
 /// Seconds of silence after which the other side counts as gone.

@@ -4,8 +4,8 @@
 //! accept what the other refuses. The numbers are in [`crate::limits`].
 
 use crate::{
-    Hello, MESSAGE_BYTES_MAX, MESSAGE_BYTES_MIN, OPTION_VALUE_BYTES_MAX, OPTIONS_MAX,
-    TEXT_BYTES_MAX,
+    DATA_BYTES_MAX, Hello, MESSAGE_BYTES_MAX, MESSAGE_BYTES_MIN, OPTION_VALUE_BYTES_MAX,
+    OPTIONS_MAX, TEXT_BYTES_MAX,
 };
 
 /// A rule that a message breaks.
@@ -34,6 +34,12 @@ pub enum Violation {
     /// A Data message without bytes.
     #[error("a Data message without bytes")]
     EmptyData,
+    /// A Data message with more than [`DATA_BYTES_MAX`].
+    #[error("a Data message with {bytes} bytes, at most {DATA_BYTES_MAX} are allowed")]
+    Data {
+        /// How many.
+        bytes: usize,
+    },
     /// A Credit of nothing.
     #[error("a Credit of no bytes")]
     ZeroCredit,
@@ -85,7 +91,11 @@ pub(crate) fn option_count(count: usize) -> Result<usize, Violation> {
 }
 
 pub(crate) fn stream_bytes(bytes: &[u8]) -> Result<&[u8], Violation> {
-    if bytes.is_empty() { Err(Violation::EmptyData) } else { Ok(bytes) }
+    match bytes.len() {
+        0 => Err(Violation::EmptyData),
+        1..=DATA_BYTES_MAX => Ok(bytes),
+        more => Err(Violation::Data { bytes: more }),
+    }
 }
 
 pub(crate) fn credit(bytes: u32) -> Result<u32, Violation> {

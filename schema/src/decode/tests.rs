@@ -2,13 +2,13 @@ use capnp::message::{Builder, HeapAllocator};
 
 use super::*;
 use crate::{
-    OPTION_VALUE_BYTES_MAX, OPTIONS_MAX, SocketId, TEXT_BYTES_MAX, Violation, encode,
-    mqttshim_capnp as wire,
+    DATA_BYTES_MAX, OPTION_VALUE_BYTES_MAX, OPTIONS_MAX, SocketId, TEXT_BYTES_MAX, Violation,
+    encode, mqttshim_capnp as wire,
 };
 
 /// A message as a peer that keeps no rules may build it.
 fn foreign(fill: impl FnOnce(wire::message::Builder<'_>)) -> Vec<u8> {
-    let mut builder = Builder::new(HeapAllocator::new().first_segment_words(16_000));
+    let mut builder = Builder::new(HeapAllocator::new().first_segment_words(16_384));
     fill(builder.init_root());
     let bytes = capnp::serialize::write_message_to_words(&builder);
     assert_eq!(bytes[..4], [0; 4], "one segment");
@@ -189,6 +189,15 @@ fn more_options_than_the_limit_are_refused_before_room_is_made_for_them() {
         });
         assert_eq!(decode(&message), Err(Violation::Options { count }.into()));
     }
+}
+
+#[test]
+fn more_bytes_of_a_stream_than_the_limit_are_refused() {
+    // What the overhead leaves room for beyond the limit.
+    let bytes = vec![1; DATA_BYTES_MAX + 1];
+    let message = foreign(|root| root.init_data().set_bytes(&bytes));
+    assert!(message.len() <= MESSAGE_BYTES_MAX);
+    assert_eq!(decode(&message), Err(Violation::Data { bytes: bytes.len() }.into()));
 }
 
 #[test]

@@ -4,9 +4,9 @@ use capnp::message::{Builder, HeapAllocator};
 
 use super::*;
 use crate::{
-    DATA_OVERHEAD_BYTES, Hello, MESSAGE_BYTES_MIN, OPTION_VALUE_BYTES_MAX, OPTIONS_MAX,
-    OptionAction, RequestId, SessionId, SocketId, SocketOption, TEXT_BYTES_MAX, decode,
-    mqttshim_capnp as wire,
+    DATA_BYTES_MAX, DATA_OVERHEAD_BYTES, Hello, MESSAGE_BYTES_MIN, OPTION_VALUE_BYTES_MAX,
+    OPTIONS_MAX, OptionAction, RequestId, SessionId, SocketId, SocketOption, TEXT_BYTES_MAX,
+    decode, mqttshim_capnp as wire,
 };
 
 const V6: SocketAddr = SocketAddr::new(std::net::IpAddr::V6(Ipv6Addr::LOCALHOST), 1883);
@@ -85,12 +85,11 @@ fn data_overhead_suffices_for_a_message_of_every_size() {
 }
 
 #[test]
-fn a_message_of_the_largest_size_passes_and_one_word_more_is_refused() {
-    // Header, root pointer, Message (2 words), Data (4 words): 64 bytes.
-    let bytes = vec![7; MESSAGE_BYTES_MAX - 64 + 1];
+fn the_longest_data_passes_and_one_byte_more_is_refused() {
+    let bytes = vec![7; DATA_BYTES_MAX + 1];
     let data = |bytes| Message::Data { socket: SocketId(1), stamp: 1, read: 1, bytes };
     round_trip(&data(&bytes[1..]));
-    assert_eq!(encoded(&data(&bytes)), Err(EncodeError::TooLarge { bytes: MESSAGE_BYTES_MAX + 8 }));
+    assert_eq!(encoded(&data(&bytes)), Err(Violation::Data { bytes: DATA_BYTES_MAX + 1 }.into()));
 }
 
 #[test]
