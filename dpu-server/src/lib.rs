@@ -1,0 +1,4 @@
+//! The card: TCP stack, MQTT core and distribution.
+
+pub mod attach;
+pub mod stack;
