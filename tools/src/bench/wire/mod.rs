@@ -1,0 +1,378 @@
+//! TCP clients of our own on raw frames, so that only the server's kernel is in the figures.
+//!
+//! ```text
+//! send() ──► Tcp ──► frame ──► AF_PACKET ──► veth ──► the server's kernel ──► server
+//!                                 ◄── ring, stamped by the kernel on arrival ◄──
+//! ```
+//!
+//! One address that no kernel owns, so nobody else answers for it; a hardware address that is not the interface's, so
+//! the interface's own kernel ignores the frames; one connection per port. Arrivals are read in bursts while napping
+//! between them: no frame wakes this process, so the server does not pay for the wake-ups of its clients. IPv4, one
+//! link, no router.
+
+pub(crate) mod frame;
+mod packet;
+mod tcp;
+pub(crate) mod veth;
+
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use self::frame::{Frame, Mac, Path, Segment, flags};
+use self::packet::{FrameBatch, PacketSocket};
+use self::tcp::{AckDue, Progress, Tcp};
+use super::transport::{Connection, Event, Transport, What, now_ns};
+
+/// Our first port.
+const PORT_FIRST: u16 = 10_000;
+/// Connections one address can carry.
+const CONNECTIONS_MAX: usize = (u16::MAX - PORT_FIRST) as usize;
+/// Longest nap between two looks at the ring.
+const NAP: Duration = Duration::from_micros(100);
+/// How often retransmission timers are looked at.
+const TIMERS_EVERY_NS: u64 = 50_000_000;
+/// How long to look for a hardware address.
+const RESOLVE_NS: u64 = 2_000_000_000;
+/// How long somebody else may claim our address before we use it.
+const PROBE_NS: u64 = 60_000_000;
+/// Frames read in one pass.
+const BURST: usize = 4096;
+
+/// How a [`WireTransport`] is set up.
+#[derive(Clone, Debug)]
+pub(crate) struct WireConfig {
+    /// Interface the frames go out of.
+    pub(crate) interface: String,
+    /// Our address.
+    pub(crate) address: Ipv4Addr,
+    /// How long an acknowledgement may wait; zero is the end of each burst.
+    pub(crate) ack_delay: Duration,
+}
+
+/// The transport.
+#[derive(Debug)]
+pub(crate) struct WireTransport {
+    socket: PacketSocket,
+    link: Link,
+    lost: u64,
+    prompt: bool,
+}
+
+/// Everything but the socket, so that frames may be handled while they are borrowed from the ring.
+#[derive(Debug)]
+struct Link {
+    config: WireConfig,
+    mac: Mac,
+    peers: Vec<(Ipv4Addr, Mac)>,
+    connections: Vec<Line>,
+    out: FrameBatch,
+    /// Connections with something to send.
+    dirty: Vec<Connection>,
+    /// Acknowledgements that may wait, oldest first.
+    delayed: VecDeque<(u64, Connection)>,
+    timers_at_ns: u64,
+    claimed: Option<Mac>,
+    /// Connections that ended outside a received frame.
+    ended: Vec<(Connection, &'static str)>,
+}
+
+#[derive(Debug)]
+struct Line {
+    tcp: Tcp,
+    path: Path,
+    to: Mac,
+    is_dirty: bool,
+    is_delayed: bool,
+}
+
+impl WireTransport {
+    /// Opens the interface and makes sure nobody owns our address.
+    pub(crate) fn new(config: WireConfig) -> Result<WireTransport> {
+        let socket = PacketSocket::open(&config.interface)?;
+        let id = std::process::id().to_be_bytes();
+        let link = Link {
+            // Locally administered, unicast (IEEE 802 §8.2).
+            mac: [0x02, 0x6d, id[0], id[1], id[2], id[3]],
+            config,
+            peers: Vec::new(),
+            connections: Vec::new(),
+            out: FrameBatch::default(),
+            dirty: Vec::new(),
+            delayed: VecDeque::new(),
+            timers_at_ns: 0,
+            claimed: None,
+            ended: Vec::new(),
+        };
+        let mut wire = WireTransport { socket, link, lost: 0, prompt: false };
+        wire.probe()?;
+        Ok(wire)
+    }
+
+    /// RFC 5227 §2.1: asks, from no address, whether somebody has ours.
+    fn probe(&mut self) -> Result<()> {
+        let (mac, ours) = (self.link.mac, self.link.config.address);
+        self.link.out.push(|out| frame::put_arp_request(out, mac, Ipv4Addr::UNSPECIFIED, ours));
+        let until = now_ns() + PROBE_NS;
+        while now_ns() < until {
+            self.pass(&mut |_| ())?;
+            if let Some(owner) = self.link.claimed {
+                let at = owner.map(|byte| format!("{byte:02x}")).join(":");
+                bail!("{ours} is taken by {at}: name a free one with --client-address");
+            }
+            self.socket.wait(Duration::from_millis(5))?;
+        }
+        Ok(())
+    }
+
+    fn resolve(&mut self, target: Ipv4Addr) -> Result<Mac> {
+        let (started, mut asked) = (now_ns(), 0);
+        loop {
+            if let Some(&(_, mac)) = self.link.peers.iter().find(|(peer, _)| *peer == target) {
+                return Ok(mac);
+            }
+            let now = now_ns();
+            if now > started + RESOLVE_NS {
+                let on = &self.link.config.interface;
+                bail!("nobody on {on} answers for {target}: is it the address of the other end?");
+            }
+            if now > asked + 200_000_000 {
+                asked = now;
+                let (mac, ours) = (self.link.mac, self.link.config.address);
+                self.link.out.push(|out| frame::put_arp_request(out, mac, ours, target));
+            }
+            self.pass(&mut |_| ())?;
+            self.socket.wait(Duration::from_millis(5))?;
+        }
+    }
+
+    /// Handles what is in the ring and sends what that asks for. Returns the number of frames.
+    fn pass(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> Result<usize> {
+        let link = &mut self.link;
+        let count = self
+            .socket
+            .receive(BURST, &mut |frame, at_ns| link.handle_frame(frame, at_ns, &mut *sink))?;
+        self.link.handle_timers(now_ns());
+        self.flush()?;
+        for (connection, reason) in std::mem::take(&mut self.link.ended) {
+            let what = What::Closed(reason.to_owned());
+            sink(Event { connection, at_ns: now_ns(), what });
+        }
+        Ok(count)
+    }
+}
+
+impl Link {
+    fn handle_frame(&mut self, bytes: &[u8], at_ns: u64, sink: &mut dyn FnMut(Event<'_>)) {
+        let ours = self.config.address;
+        match frame::parse(bytes) {
+            Some(Frame::ArpRequest { sender_mac, sender, target }) if target == ours => {
+                if sender == ours {
+                    self.claimed = Some(sender_mac);
+                }
+                let mac = self.mac;
+                self.out.push(|out| frame::put_arp_reply(out, mac, ours, sender_mac, sender));
+            }
+            Some(Frame::ArpReply { sender_mac, sender }) => {
+                if sender == ours {
+                    self.claimed = Some(sender_mac);
+                } else if self.peers.iter().all(|(peer, _)| *peer != sender) {
+                    self.peers.push((sender, sender_mac));
+                }
+            }
+            Some(Frame::Tcp(path, segment)) if path.to == ours => {
+                self.handle_segment(path, &segment, at_ns, sink);
+            }
+            _ => {}
+        }
+    }
+
+    fn handle_segment(
+        &mut self,
+        path: Path,
+        segment: &Segment<'_>,
+        at_ns: u64,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) {
+        let index = usize::from(path.to_port.wrapping_sub(PORT_FIRST));
+        let Some(line) = self.connections.get_mut(index) else { return };
+        let expected = (line.path.to, line.path.to_port);
+        if expected != (path.from, path.from_port) {
+            return;
+        }
+        let connection = Connection(u32::from(path.to_port - PORT_FIRST));
+        if line.tcp.is_closed() {
+            self.refuse(path, segment);
+            return;
+        }
+        let what = match line.tcp.handle_segment(segment) {
+            Progress::Stale => {
+                self.reset(path, segment);
+                return;
+            }
+            Progress::None => None,
+            Progress::Connected => Some(What::Connected),
+            Progress::Data(bytes) => Some(What::Data(bytes)),
+            Progress::Closed(reason) => Some(What::Closed(reason.to_owned())),
+        };
+        if let Some(what) = what {
+            sink(Event { connection, at_ns, what });
+        }
+        self.schedule(connection, at_ns);
+    }
+
+    /// RFC 9293 §3.10.7.1: a segment for a connection that is over is answered with a reset.
+    fn refuse(&mut self, path: Path, segment: &Segment<'_>) {
+        if segment.flags & flags::RST != 0 || segment.flags & flags::ACK == 0 {
+            return;
+        }
+        // The last acknowledgement of a finished connection is no reason to reset anything.
+        if segment.payload.is_empty() && segment.flags & (flags::FIN | flags::SYN) == 0 {
+            return;
+        }
+        self.reset(path, segment);
+    }
+
+    fn reset(&mut self, path: Path, segment: &Segment<'_>) {
+        let Some(&(_, to)) = self.peers.iter().find(|(peer, _)| *peer == path.from) else { return };
+        let back =
+            Path { from: path.to, from_port: path.to_port, to: path.from, to_port: path.from_port };
+        let reset = Segment { seq: segment.ack, flags: flags::RST, ..Segment::default() };
+        let mac = self.mac;
+        self.out.push(|out| frame::put_tcp(out, mac, to, back, &reset));
+    }
+
+    /// Remembers that `connection` may have segments to send.
+    fn schedule(&mut self, connection: Connection, now: u64) {
+        let delay = u64::try_from(self.config.ack_delay.as_nanos()).unwrap_or(u64::MAX);
+        let line = &mut self.connections[connection.index()];
+        if delay > 0 && matches!(line.tcp.ack_due(), AckDue::Later(_)) {
+            if !line.is_delayed {
+                line.is_delayed = true;
+                self.delayed.push_back((now.saturating_add(delay), connection));
+            }
+            return;
+        }
+        self.mark(connection);
+    }
+
+    fn mark(&mut self, connection: Connection) {
+        let line = &mut self.connections[connection.index()];
+        if !line.is_dirty {
+            line.is_dirty = true;
+            self.dirty.push(connection);
+        }
+    }
+
+    fn handle_timers(&mut self, now: u64) {
+        while let Some(&(due, connection)) = self.delayed.front() {
+            if due > now {
+                break;
+            }
+            self.delayed.pop_front();
+            self.connections[connection.index()].is_delayed = false;
+            self.mark(connection);
+        }
+        if now < self.timers_at_ns {
+            return;
+        }
+        self.timers_at_ns = now + TIMERS_EVERY_NS;
+        for index in 0..self.connections.len() {
+            let line = &mut self.connections[index];
+            if line.tcp.next_deadline().is_none_or(|deadline| now < deadline) {
+                continue;
+            }
+            let connection = Connection(u32::try_from(index).expect("at most CONNECTIONS_MAX"));
+            if let Progress::Closed(reason) = line.tcp.handle_timeout(now) {
+                self.ended.push((connection, reason));
+            }
+            self.mark(connection);
+        }
+    }
+
+    /// Turns everything the connections have to say into frames.
+    fn build(&mut self, now: u64) {
+        let mac = self.mac;
+        for connection in std::mem::take(&mut self.dirty) {
+            let line = &mut self.connections[connection.index()];
+            line.is_dirty = false;
+            while let Some(segment) = line.tcp.poll_segment(now) {
+                self.out.push(|out| frame::put_tcp(out, mac, line.to, line.path, &segment));
+            }
+            if let Progress::Closed(reason) = line.tcp.finished() {
+                self.ended.push((connection, reason));
+            }
+        }
+    }
+}
+
+impl Transport for WireTransport {
+    fn open(&mut self, target: SocketAddr) -> Result<Connection> {
+        let SocketAddr::V4(target) = target else {
+            bail!("--client wire speaks IPv4 only, not {target}");
+        };
+        let index = self.link.connections.len();
+        if index >= CONNECTIONS_MAX {
+            bail!("--client wire has {CONNECTIONS_MAX} ports in all; ask for fewer subscribers");
+        }
+        let to = self.resolve(*target.ip())?;
+        let connection = Connection(u32::try_from(index).context("bounded above")?);
+        let path = Path {
+            from: self.link.config.address,
+            from_port: PORT_FIRST + u16::try_from(index).context("bounded above")?,
+            to: *target.ip(),
+            to_port: target.port(),
+        };
+        // RFC 9293 §3.4.1: the clock drives initial sequence numbers, so a reused port starts further on.
+        let clock = u32::try_from((now_ns() / 4000) & u64::from(u32::MAX)).context("masked")?;
+        let tcp = Tcp::connect(clock.wrapping_add(connection.0 << 12));
+        self.link.connections.push(Line { tcp, path, to, is_dirty: false, is_delayed: false });
+        self.link.mark(connection);
+        Ok(connection)
+    }
+
+    fn send(&mut self, connection: Connection, bytes: &[u8]) -> Result<()> {
+        self.link.connections[connection.index()].tcp.write(bytes);
+        self.link.mark(connection);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.link.build(now_ns());
+        if self.link.out.len() > 0 { self.socket.send(&mut self.link.out) } else { Ok(()) }
+    }
+
+    fn poll(&mut self, wait: Duration, sink: &mut dyn FnMut(Event<'_>)) -> Result<()> {
+        self.flush()?;
+        if self.pass(sink)? > 0 || wait.is_zero() {
+            return Ok(());
+        }
+        if self.prompt {
+            self.socket.wait(wait)?;
+        } else {
+            std::thread::sleep(wait.min(NAP));
+        }
+        self.pass(sink)?;
+        Ok(())
+    }
+
+    fn close(&mut self, connection: Connection) -> Result<()> {
+        self.link.connections[connection.index()].tcp.close();
+        self.link.mark(connection);
+        Ok(())
+    }
+
+    fn set_prompt(&mut self, prompt: bool) {
+        self.prompt = prompt;
+    }
+
+    fn describe(&mut self) -> String {
+        self.lost += u64::from(self.socket.take_lost());
+        format!(
+            "own TCP on raw frames of {}: the clients' kernel is not in these figures; {} frames lost in the ring",
+            self.link.config.interface, self.lost
+        )
+    }
+}

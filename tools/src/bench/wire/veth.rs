@@ -1,0 +1,73 @@
+//! A pair of virtual interfaces made for one run and removed after it.
+//!
+//! ```text
+//! server's end `mqb<pid>a`, 198.18.x.1/24 ══════ clients' end `mqb<pid>b`, up, no address
+//! ```
+//!
+//! Both ends are in this process's network namespace. 198.18.0.0/15 is set aside for benchmarks (RFC 2544, RFC 6890).
+//! `ip` of iproute2 does the work. Needs CAP_NET_ADMIN. The pair goes with [`VethPair`]'s `Drop`; whoever is
+//! ended by SIGKILL leaves it behind: `ip link del mqb<pid>a`.
+
+use std::net::Ipv4Addr;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// The pair.
+#[derive(Debug)]
+pub(crate) struct VethPair {
+    server_end: String,
+    /// Name of the clients' end.
+    pub(crate) client_end: String,
+    /// Address of the server's end.
+    pub(crate) server: Ipv4Addr,
+    /// Free address for the clients.
+    pub(crate) client: Ipv4Addr,
+}
+
+impl VethPair {
+    /// Makes the pair and sets both ends up.
+    pub(crate) fn create() -> Result<VethPair> {
+        let pid = std::process::id();
+        let [_, _, high, low] = pid.to_be_bytes();
+        let subnet = |host| Ipv4Addr::new(198, 18 + (high & 1), low, host);
+        let pair = VethPair {
+            server_end: format!("mqb{pid}a"),
+            client_end: format!("mqb{pid}b"),
+            server: subnet(1),
+            client: subnet(2),
+        };
+        let (a, b) = (pair.server_end.as_str(), pair.client_end.as_str());
+        ip(&["link", "add", a, "type", "veth", "peer", "name", b])
+            .context("--setup-veth makes a pair of interfaces, which needs root")?;
+        // From here on `pair` exists, and its Drop removes it if a later step fails.
+        for end in [a, b] {
+            // No IPv6 chatter; harmless to go without where IPv6 is off.
+            let _ = ip(&["link", "set", "dev", end, "addrgenmode", "none"]);
+        }
+        ip(&["addr", "add", &format!("{}/24", pair.server), "dev", a])?;
+        ip(&["link", "set", "dev", a, "up"])?;
+        ip(&["link", "set", "dev", b, "up"])?;
+        Ok(pair)
+    }
+}
+
+impl Drop for VethPair {
+    fn drop(&mut self) {
+        if let Err(error) = ip(&["link", "del", "dev", &self.server_end]) {
+            eprintln!("mqttshim: could not remove {}: {error:#}", self.server_end);
+        }
+    }
+}
+
+fn ip(arguments: &[&str]) -> Result<()> {
+    let output = Command::new("ip")
+        .args(arguments)
+        .output()
+        .context("cannot run `ip` (Debian package iproute2)")?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("`ip {}`: {}", arguments.join(" "), said.trim());
+    }
+    Ok(())
+}
