@@ -1,0 +1,68 @@
+//! What the operator can set: how far to trust the broker's SUBACK, and a limit on everything that grows.
+
+/// How the card learns who may receive what.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Trust {
+    /// Nothing is distributed by the card until it has seen the broker do the same. Every PUBLISH goes to the broker,
+    /// and no byte is added to or taken from any stream.
+    #[default]
+    Observed,
+    /// A granted SUBACK is permission. For brokers that authorise at SUBSCRIBE and PUBLISH.
+    Suback,
+}
+
+/// Settings of one [`Core`](super::Core).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct CoreConfig {
+    /// How the card learns who may receive what.
+    pub trust: Trust,
+    /// Compare and report only. Carried for the status; the core's decisions do not depend on it.
+    pub shadow: bool,
+    /// Bounds.
+    pub limits: Limits,
+}
+
+/// Bounds of one [`Core`](super::Core). Reaching one is an ordinary outcome: the work goes to the broker, or a copy is
+/// dropped and counted.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Limits {
+    /// Largest payload the card distributes, and largest other packet it holds to read it, in bytes. A larger PUBLISH
+    /// goes to the broker; with a larger packet of another kind the connection becomes opaque.
+    pub inspect_bytes_max: usize,
+    /// Bytes of the card's copies one client may have waiting. The next copy is dropped.
+    pub outbox_bytes_max: usize,
+    /// Copies one client may have waiting. The next copy is dropped.
+    pub outbox_messages_max: usize,
+    /// Bytes of copies waiting for all clients together, each copy counted in full though they share memory.
+    pub outbox_total_bytes_max: usize,
+    /// Subscriptions of all sessions together. With one more the connection becomes opaque.
+    pub subscriptions_max: usize,
+    /// Levels of a Topic Name the card distributes, and of a Topic Filter it remembers.
+    pub topic_levels_max: usize,
+    /// Sessions, connected or not. A client beyond it is opaque.
+    pub sessions_max: usize,
+    /// SUBSCRIBEs and UNSUBSCRIBEs of one connection the broker has not answered. With one more it becomes opaque.
+    pub unanswered_max: usize,
+    /// Topics whose subscribers are remembered. With one more all are forgotten and found anew.
+    pub routes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            inspect_bytes_max: 64 * 1024,
+            outbox_bytes_max: 1024 * 1024,
+            // mosquitto's max_queued_messages.
+            outbox_messages_max: 1_000,
+            outbox_total_bytes_max: 256 * 1024 * 1024,
+            subscriptions_max: 1_000_000,
+            topic_levels_max: 128,
+            sessions_max: 250_000,
+            unanswered_max: 1_024,
+            routes_max: 4_096,
+        }
+    }
+}
+
+/// Bytes of a PUBLISH besides its payload that are held with it: fixed header, topic, properties.
+pub(crate) const PUBLISH_HEADER_BYTES_MAX: usize = 4 * 1024;

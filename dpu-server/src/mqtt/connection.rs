@@ -1,0 +1,182 @@
+//! What the core keeps of one client's connection.
+//!
+//! ```text
+//! AwaitConnect ─CONNECT─► AwaitConnack ─accepted─► Connected ─DISCONNECT─► Left
+//!                              └─refused─► Refused
+//! ```
+//!
+//! Orthogonal to the phase a connection may be *opaque*: no longer looked at. State only; the rules are in `core`.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use super::ConnId;
+use super::framer::Framer;
+use super::outbox::{ByteQueue, Outbox, TotalBytes};
+use super::packet::{GrantedOptions, Version};
+use super::ping::{Barrier, PingSeq, Pings};
+use super::session::SessionId;
+use super::trie::SubscriptionId;
+
+/// How far the connection has come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Phase {
+    /// Nothing yet.
+    AwaitConnect,
+    /// The broker has the CONNECT.
+    AwaitConnack,
+    /// The broker accepted.
+    Connected,
+    /// The broker refused; it will close.
+    Refused,
+    /// The client said DISCONNECT.
+    Left,
+}
+
+/// Which request an acknowledgement must answer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum RequestKind {
+    Subscribe,
+    Unsubscribe,
+}
+
+/// A SUBSCRIBE or UNSUBSCRIBE under way.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) kind: RequestKind,
+    pub(crate) packet_id: u16,
+    /// In the packet's order. Options mean nothing for UNSUBSCRIBE.
+    pub(crate) entries: Vec<(SubscriptionId, GrantedOptions)>,
+    pub(crate) is_answered: bool,
+    /// A ping was put behind it.
+    pub(crate) has_barrier: bool,
+    /// The ping that is still out; without one the answer alone settles it.
+    pub(crate) barrier: Option<PingSeq>,
+}
+
+/// A SUBSCRIBE or UNSUBSCRIBE that came before the CONNACK: whose session it changes is not known yet.
+#[derive(Debug)]
+pub(crate) struct EarlyRequest {
+    pub(crate) kind: RequestKind,
+    pub(crate) packet_id: u16,
+    pub(crate) filters: Vec<(Box<str>, GrantedOptions)>,
+}
+
+/// When the broker has to be told that a client is alive whose packets the card ate.
+#[derive(Debug, Default)]
+pub(crate) struct KeepAlive {
+    /// Longest time between an eaten packet and the PINGREQ; `None`: the client asked for no keep alive.
+    pub(crate) delay: Option<Duration>,
+    /// A packet was eaten and nothing went to the broker since.
+    pub(crate) due: Option<Instant>,
+    /// The entry in the core's heap of timers. Never later than `due`.
+    pub(crate) timer: Option<Instant>,
+    /// The ping that is out for this.
+    pub(crate) ping: Option<PingSeq>,
+}
+
+/// One client's connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) phase: Phase,
+    pub(crate) version: Version,
+    /// No longer looked at, and in the count of opaque connections.
+    pub(crate) is_opaque: bool,
+    pub(crate) is_client_gone: bool,
+    pub(crate) is_broker_gone: bool,
+
+    pub(crate) client_framer: Framer,
+    pub(crate) broker_framer: Framer,
+    pub(crate) to_broker: ByteQueue,
+    /// The last byte in `to_broker` does not end a packet.
+    pub(crate) is_to_broker_mid_packet: bool,
+    pub(crate) outbox: Outbox,
+    /// In the core's list of connections with something new.
+    pub(crate) is_listed: bool,
+
+    /// Claimed while AwaitConnack, owned afterwards.
+    pub(crate) session: Option<SessionId>,
+    pub(crate) is_clean: bool,
+    pub(crate) is_persistent: bool,
+    /// Largest packet the client accepts, in bytes.
+    pub(crate) packet_bytes_max: u32,
+    /// Largest packet the broker accepts, in bytes.
+    pub(crate) broker_packet_bytes_max: u32,
+    pub(crate) is_reauthenticating: bool,
+
+    pub(crate) keep_alive_s: u16,
+    pub(crate) keep_alive: KeepAlive,
+    pub(crate) pings: Pings,
+    /// Raised by every PUBLISH (and PUBREL) that went to the broker.
+    pub(crate) slow_publisher: Barrier,
+    /// Raised when the broker could not write all it wanted.
+    pub(crate) backlog: Barrier,
+    pub(crate) requests: VecDeque<Request>,
+    pub(crate) early_requests: Vec<EarlyRequest>,
+}
+
+impl Connection {
+    pub(crate) fn new(total: TotalBytes) -> Self {
+        Self {
+            phase: Phase::AwaitConnect,
+            version: Version::V311,
+            is_opaque: false,
+            is_client_gone: false,
+            is_broker_gone: false,
+            client_framer: Framer::new(),
+            broker_framer: Framer::new(),
+            to_broker: ByteQueue::default(),
+            is_to_broker_mid_packet: false,
+            outbox: Outbox::new(total),
+            is_listed: false,
+            session: None,
+            is_clean: false,
+            is_persistent: false,
+            packet_bytes_max: u32::MAX,
+            broker_packet_bytes_max: u32::MAX,
+            is_reauthenticating: false,
+            keep_alive_s: 0,
+            keep_alive: KeepAlive::default(),
+            pings: Pings::default(),
+            slow_publisher: Barrier::default(),
+            backlog: Barrier::default(),
+            requests: VecDeque::new(),
+            early_requests: Vec::new(),
+        }
+    }
+
+    /// Whether a PINGREQ of the card would be answered: both ends are there and speak MQTT.
+    pub(crate) fn can_be_pinged(&self) -> bool {
+        self.phase == Phase::Connected
+            && !self.is_opaque
+            && !self.is_client_gone
+            && !self.is_broker_gone
+    }
+}
+
+/// Connections by the driver's number. Numbers are dense, so this is an array.
+#[derive(Debug, Default)]
+pub(crate) struct Connections(Vec<Option<Box<Connection>>>);
+
+impl Connections {
+    pub(crate) fn insert(&mut self, id: ConnId, connection: Connection) {
+        let index = id.0 as usize;
+        if index >= self.0.len() {
+            self.0.resize_with(index + 1, || None);
+        }
+        self.0[index] = Some(Box::new(connection));
+    }
+
+    pub(crate) fn remove(&mut self, id: ConnId) -> Option<Box<Connection>> {
+        self.0.get_mut(id.0 as usize)?.take()
+    }
+
+    pub(crate) fn get(&self, id: ConnId) -> Option<&Connection> {
+        self.0.get(id.0 as usize)?.as_deref()
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: ConnId) -> Option<&mut Connection> {
+        self.0.get_mut(id.0 as usize)?.as_deref_mut()
+    }
+}

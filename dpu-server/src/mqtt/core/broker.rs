@@ -1,0 +1,125 @@
+//! What the broker sends: CONNACK, SUBACK, UNSUBACK, PINGRESP and AUTH are read, the rest streams through.
+//!
+//! The only packets that do not reach the client are answers to the card's own PINGREQs.
+
+use std::time::Instant;
+
+use super::super::ConnId;
+use super::super::connection::{Phase, RequestKind};
+use super::super::framer::{Handling, Piece};
+use super::super::packet::{
+    AUTH_SUCCESS, Acknowledgement, Auth, Connack, FixedHeader, Malformed, PacketType, Version,
+};
+use super::super::ping::Answer;
+use super::Core;
+
+impl Core {
+    /// Bytes the broker wrote on this connection. Across connections in the order it wrote them.
+    pub fn handle_broker(&mut self, conn: ConnId, bytes: &[u8], _now: Instant) {
+        let Some(connection) = self.connections.get_mut(conn) else { return };
+        // Out of the table while its pieces are borrowed.
+        let mut framer = std::mem::take(&mut connection.broker_framer);
+        let mut input = bytes;
+        while let Some(piece) = framer.next(&mut input, |header| self.broker_handling(conn, header))
+        {
+            match piece {
+                Piece::Packet { header, bytes } => {
+                    if let Err(error) = self.broker_packet(conn, &header, bytes) {
+                        self.forward_to_client(conn, bytes, true);
+                        self.drop_deferred(conn);
+                        self.turn_opaque(conn, &error);
+                        framer.give_up();
+                    }
+                }
+                Piece::Start { header, bytes, is_last } => {
+                    if header.packet_type == PacketType::Publish {
+                        self.counters.deliveries_broker += 1;
+                    }
+                    self.forward_to_client(conn, bytes, !is_last);
+                }
+                Piece::Part { bytes, is_last } => self.forward_to_client(conn, bytes, !is_last),
+                Piece::Malformed { held, error } => {
+                    self.forward_to_client(conn, held, true);
+                    self.drop_deferred(conn);
+                    self.turn_opaque(conn, &error);
+                }
+                Piece::Raw(bytes) => self.forward_to_client(conn, bytes, true),
+            }
+        }
+        if let Some(connection) = self.connections.get_mut(conn) {
+            connection.broker_framer = framer;
+        }
+        self.note_gauges();
+    }
+
+    fn broker_handling(&self, conn: ConnId, header: &FixedHeader) -> Handling {
+        let refusal = Handling::Refuse(Malformed::Type(header.packet_type as u8));
+        let Some(connection) = self.connections.get(conn) else { return refusal };
+        let is_v5 = connection.version == Version::V5;
+        match (connection.phase, header.packet_type) {
+            (Phase::AwaitConnect, _) => refusal,
+            (Phase::Refused, _) => Handling::Stream,
+            (Phase::AwaitConnack, PacketType::Connack) => self.whole_if_small(header),
+            (_, PacketType::Auth) if is_v5 => self.whole_if_small(header),
+            (_, PacketType::Disconnect) if is_v5 => Handling::Stream,
+            (Phase::AwaitConnack, _) => refusal,
+            (_, PacketType::Pingresp) if header.remaining_bytes == 0 => Handling::Whole,
+            (_, PacketType::Suback | PacketType::Unsuback) => self.whole_if_small(header),
+            (
+                _,
+                PacketType::Publish
+                | PacketType::Puback
+                | PacketType::Pubrec
+                | PacketType::Pubrel
+                | PacketType::Pubcomp,
+            ) => Handling::Stream,
+            _ => refusal,
+        }
+    }
+
+    /// Passes a whole packet on and handles it. On error nothing was passed on.
+    fn broker_packet(
+        &mut self,
+        conn: ConnId,
+        header: &FixedHeader,
+        bytes: &[u8],
+    ) -> Result<(), Malformed> {
+        let body = &bytes[header.header_bytes..];
+        let Some(connection) = self.connections.get_mut(conn) else { return Ok(()) };
+        let version = connection.version;
+        match header.packet_type {
+            PacketType::Pingresp => {
+                if let Answer::Card(seq) = connection.pings.answer() {
+                    connection.outbox.swallow_broker(bytes.len());
+                    // Its credit is news.
+                    self.forward_to_client(conn, &[], false);
+                    self.ping_answered(conn, seq);
+                    return Ok(());
+                }
+            }
+            PacketType::Connack => {
+                let connack = Connack::parse(version, body)?;
+                if connack.session_present && connection.is_clean {
+                    return Err(Malformed::Value("session present"));
+                }
+                self.forward_to_client(conn, bytes, false);
+                self.handle_connack(conn, &connack);
+                return Ok(());
+            }
+            PacketType::Suback => {
+                let suback = Acknowledgement::parse(version, body)?;
+                self.acknowledge(conn, RequestKind::Subscribe, &suback)?;
+            }
+            PacketType::Unsuback => {
+                let unsuback = Acknowledgement::parse(version, body)?;
+                self.acknowledge(conn, RequestKind::Unsubscribe, &unsuback)?;
+            }
+            PacketType::Auth if Auth::parse(body).reason_code == AUTH_SUCCESS => {
+                connection.is_reauthenticating = false;
+            }
+            _ => {}
+        }
+        self.forward_to_client(conn, bytes, false);
+        Ok(())
+    }
+}

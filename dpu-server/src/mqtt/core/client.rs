@@ -1,0 +1,226 @@
+//! What clients send: read as far as needed, then passed on or, for a PUBLISH, distributed.
+//!
+//! ```text
+//! bytes ─► framer ─► Whole: CONNECT, PUBLISH that may be ours, SUBSCRIBE, UNSUBSCRIBE, PINGREQ, DISCONNECT
+//!                 └► Stream: everything else, and every PUBLISH whose fixed header rules it out
+//! ```
+
+use std::time::Instant;
+
+use super::super::ConnId;
+use super::super::config::Trust;
+use super::super::connection::{EarlyRequest, Phase, RequestKind};
+use super::super::decision::rule_out;
+use super::super::framer::{Handling, Piece};
+use super::super::packet::{
+    Connect, Disconnect, FixedHeader, GrantedOptions, Malformed, PacketType, Subscribe,
+    Unsubscribe, Version,
+};
+use super::super::topic::Filter;
+use super::Core;
+
+impl Core {
+    /// Bytes from the client's TCP stream.
+    pub fn handle_client(&mut self, conn: ConnId, bytes: &[u8], now: Instant) {
+        let Some(connection) = self.connections.get_mut(conn) else { return };
+        // Out of the table while its pieces are borrowed.
+        let mut framer = std::mem::take(&mut connection.client_framer);
+        let mut input = bytes;
+        while let Some(piece) = framer.next(&mut input, |header| self.client_handling(conn, header))
+        {
+            match piece {
+                Piece::Packet { header, bytes } => {
+                    if let Err(error) = self.client_packet(conn, &header, bytes, now) {
+                        self.forward_to_broker(conn, bytes, true);
+                        self.turn_opaque(conn, &error);
+                        framer.give_up();
+                    }
+                }
+                Piece::Start { header, bytes, is_last } => {
+                    self.client_streams(conn, &header);
+                    self.forward_to_broker(conn, bytes, !is_last);
+                }
+                Piece::Part { bytes, is_last } => self.forward_to_broker(conn, bytes, !is_last),
+                Piece::Malformed { held, error } => {
+                    self.forward_to_broker(conn, held, true);
+                    self.turn_opaque(conn, &error);
+                }
+                Piece::Raw(bytes) => self.forward_to_broker(conn, bytes, true),
+            }
+        }
+        if let Some(connection) = self.connections.get_mut(conn) {
+            connection.client_framer = framer;
+        }
+        self.note_gauges();
+    }
+
+    fn client_handling(&self, conn: ConnId, header: &FixedHeader) -> Handling {
+        let refusal = Handling::Refuse(Malformed::Type(header.packet_type as u8));
+        let Some(connection) = self.connections.get(conn) else { return refusal };
+        match (connection.phase, header.packet_type) {
+            (Phase::AwaitConnect, PacketType::Connect) => self.whole_if_small(header),
+            (Phase::AwaitConnect, _) => refusal,
+            // The broker is done with this client; what it still says changes nothing.
+            (Phase::Refused | Phase::Left, _) => Handling::Stream,
+            (_, PacketType::Publish) => {
+                match rule_out(&self.facts(connection), header, &self.config.limits) {
+                    Some(_) => Handling::Stream,
+                    None => Handling::Whole,
+                }
+            }
+            (_, PacketType::Subscribe | PacketType::Unsubscribe | PacketType::Disconnect) => {
+                self.whole_if_small(header)
+            }
+            (_, PacketType::Pingreq) if header.remaining_bytes == 0 => Handling::Whole,
+            (
+                _,
+                PacketType::Puback | PacketType::Pubrec | PacketType::Pubrel | PacketType::Pubcomp,
+            ) => Handling::Stream,
+            (_, PacketType::Auth) if connection.version == Version::V5 => Handling::Stream,
+            _ => refusal,
+        }
+    }
+
+    pub(super) fn whole_if_small(&self, header: &FixedHeader) -> Handling {
+        if header.packet_bytes() <= self.config.limits.inspect_bytes_max {
+            Handling::Whole
+        } else {
+            Handling::Refuse(Malformed::TooLarge(header.packet_bytes()))
+        }
+    }
+
+    /// A packet that is not held starts.
+    fn client_streams(&mut self, conn: ConnId, header: &FixedHeader) {
+        self.ping_if_due(conn);
+        let Some(connection) = self.connections.get(conn) else { return };
+        let reason = match header.packet_type {
+            PacketType::Publish => rule_out(&self.facts(connection), header, &self.config.limits),
+            _ => None,
+        };
+        let Some(connection) = self.connections.get_mut(conn) else { return };
+        match header.packet_type {
+            PacketType::Publish => {
+                connection.slow_publisher.raise();
+                if let Some(reason) = reason {
+                    self.counters.publishes_broker[reason as usize] += 1;
+                }
+            }
+            // A broker may deliver a QoS 2 message only now (mosquitto does).
+            PacketType::Pubrel => connection.slow_publisher.raise(),
+            PacketType::Auth if connection.phase == Phase::Connected => {
+                connection.is_reauthenticating = true;
+            }
+            _ => {}
+        }
+    }
+
+    /// Handles a whole packet and passes it on. On error nothing was passed on.
+    fn client_packet(
+        &mut self,
+        conn: ConnId,
+        header: &FixedHeader,
+        bytes: &[u8],
+        now: Instant,
+    ) -> Result<(), Malformed> {
+        let body = &bytes[header.header_bytes..];
+        let Some(connection) = self.connections.get_mut(conn) else { return Ok(()) };
+        let version = connection.version;
+        match header.packet_type {
+            PacketType::Publish => return self.publish(conn, header, bytes, now),
+            PacketType::Connect => self.client_connects(conn, &Connect::parse(body)?)?,
+            PacketType::Pingreq => connection.pings.note_client(),
+            PacketType::Subscribe => {
+                let Subscribe { packet_id, filters } = Subscribe::parse(version, body)?;
+                self.begin_request(conn, RequestKind::Subscribe, packet_id, &filters)?;
+            }
+            PacketType::Unsubscribe => {
+                let Unsubscribe { packet_id, filters } = Unsubscribe::parse(version, body)?;
+                let filters: Vec<_> =
+                    filters.into_iter().map(|f| (f, GrantedOptions::default())).collect();
+                self.begin_request(conn, RequestKind::Unsubscribe, packet_id, &filters)?;
+            }
+            PacketType::Disconnect => {
+                let disconnect = Disconnect::parse(version, body)?;
+                self.client_leaves(conn, &disconnect);
+            }
+            _ => {}
+        }
+        self.forward_to_broker(conn, bytes, false);
+        if matches!(header.packet_type, PacketType::Subscribe | PacketType::Unsubscribe) {
+            self.put_barrier_behind_requests(conn);
+        }
+        Ok(())
+    }
+
+    fn client_connects(&mut self, conn: ConnId, connect: &Connect<'_>) -> Result<(), Malformed> {
+        let claim = self.sessions.claim(connect.client_id, &self.config.limits);
+        let Some(connection) = self.connections.get_mut(conn) else { return Ok(()) };
+        if claim.is_err() && connect.is_persistent {
+            self.lost_sessions += 1;
+        }
+        connection.session = Some(claim?);
+        connection.phase = Phase::AwaitConnack;
+        connection.version = connect.version;
+        connection.is_clean = connect.is_clean;
+        connection.is_persistent = connect.is_persistent;
+        connection.packet_bytes_max = connect.packet_bytes_max;
+        connection.keep_alive_s = connect.keep_alive_s;
+        Ok(())
+    }
+
+    fn client_leaves(&mut self, conn: ConnId, disconnect: &Disconnect) {
+        let Some(connection) = self.connections.get_mut(conn) else { return };
+        if connection.phase != Phase::Connected {
+            // Pipelined before the CONNACK: the end of the connection will settle it.
+            return;
+        }
+        // [MQTT-3.14.2-2]: zero cannot become more.
+        if let Some(expiry_s) = disconnect.session_expiry_s
+            && connection.is_persistent
+        {
+            connection.is_persistent = expiry_s > 0;
+        }
+        self.leave(conn);
+        if let Some(connection) = self.connections.get_mut(conn) {
+            connection.phase = Phase::Left;
+        }
+    }
+
+    /// A SUBSCRIBE or UNSUBSCRIBE is about to reach the broker.
+    fn begin_request(
+        &mut self,
+        conn: ConnId,
+        kind: RequestKind,
+        packet_id: u16,
+        filters: &[(Filter<'_>, GrantedOptions)],
+    ) -> Result<(), Malformed> {
+        let Some(connection) = self.connections.get_mut(conn) else { return Ok(()) };
+        if connection.phase == Phase::Connected {
+            return self.open_request(conn, kind, packet_id, filters);
+        }
+        if connection.early_requests.len() >= self.config.limits.unanswered_max {
+            return Err(Malformed::Limit("unanswered requests"));
+        }
+        if connection.early_requests.is_empty() {
+            self.blind_spots.early_subscribers += 1;
+        }
+        let filters = filters.iter().map(|&(f, options)| (f.text().into(), options)).collect();
+        connection.early_requests.push(EarlyRequest { kind, packet_id, filters });
+        Ok(())
+    }
+
+    pub(super) fn put_barrier_behind_requests(&mut self, conn: ConnId) {
+        if self.config.trust == Trust::Observed {
+            return;
+        }
+        let Some(seq) = self.inject_ping(conn) else { return };
+        let Some(connection) = self.connections.get_mut(conn) else { return };
+        for request in connection.requests.iter_mut().rev() {
+            if request.has_barrier {
+                break;
+            }
+            request.has_barrier = true;
+            request.barrier = Some(seq);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! One PUBLISH on its way: decided, then queued for every subscriber or passed to the broker.
+//!
+//! ```text
+//! Decision::Card(route) ─► encode once a variant ─► outbox of each target (a reference each)
+//! Decision::Broker(why) ─► the packet as it came ─► perhaps a PINGREQ that will clear the way for later ones
+//! ```
+//!
+//! Cost of a card delivery: a reference count, a queue entry, a place on the list of dirty connections. Allocations: two
+//! a variant and PUBLISH, none a subscriber once the queues have their size.
+
+use std::time::Instant;
+
+use super::super::ConnId;
+use super::super::decision::{Decision, Reason, decide};
+use super::super::packet::{FixedHeader, Malformed, Publish, Variant};
+use super::{Core, list};
+
+impl Core {
+    /// Distributes a PUBLISH, or passes it to the broker. On error nothing was done.
+    pub(super) fn publish(
+        &mut self,
+        conn: ConnId,
+        header: &FixedHeader,
+        bytes: &[u8],
+        now: Instant,
+    ) -> Result<(), Malformed> {
+        let Some(publisher) = self.connections.get(conn) else { return Ok(()) };
+        let publish = Publish::parse(publisher.version, &bytes[header.header_bytes..])?;
+        let facts = self.facts(publisher);
+        let Self { config, sessions, routes, connections, dirty, counters, .. } = self;
+        let limits = &config.limits;
+        let reason = match decide(&facts, header, &publish, limits, sessions, routes) {
+            Decision::Broker(reason) => reason,
+            Decision::Card(route) => {
+                let (mut v3, mut v5) = (None, None);
+                for target in route.targets() {
+                    let packet = if target.is_v5 {
+                        v5.get_or_insert_with(|| publish.encode(Variant::V5))
+                    } else {
+                        v3.get_or_insert_with(|| publish.encode(Variant::V3))
+                    };
+                    let Some(connection) = connections.get_mut(target.conn) else { continue };
+                    match connection.outbox.push_card(packet, limits) {
+                        Ok(()) => {
+                            counters.deliveries_card += 1;
+                            list(connection, target.conn, dirty);
+                        }
+                        Err(drop) => counters.outbox_dropped[drop as usize] += 1,
+                    }
+                }
+                counters.publishes_card += 1;
+                self.note_eaten(conn, now);
+                return Ok(());
+            }
+        };
+        self.counters.publishes_broker[reason as usize] += 1;
+        self.forward_to_broker(conn, bytes, false);
+        if let Some(publisher) = self.connections.get_mut(conn) {
+            publisher.slow_publisher.raise();
+        }
+        match reason {
+            Reason::BarrierOut => self.put_barrier_behind_publish(conn),
+            Reason::SubscriberBacklogged => self.ask_about_backlog(publish.topic),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn put_barrier_behind_publish(&mut self, conn: ConnId) {
+        let wants_ping = self
+            .connections
+            .get(conn)
+            .is_some_and(|publisher| publisher.slow_publisher.wants_ping());
+        if wants_ping
+            && let Some(seq) = self.inject_ping(conn)
+            && let Some(publisher) = self.connections.get_mut(conn)
+        {
+            publisher.slow_publisher.note_ping(seq);
+        }
+    }
+
+    /// Asks every backlogged subscriber's connection whether the broker has caught up.
+    fn ask_about_backlog(&mut self, topic: &str) {
+        let backlogged = self.routes.find(topic, &mut self.sessions).backlogged().to_vec();
+        for conn in backlogged {
+            let wants_ping = self
+                .connections
+                .get(conn)
+                .is_some_and(|subscriber| subscriber.backlog.wants_ping());
+            if wants_ping
+                && let Some(seq) = self.inject_ping(conn)
+                && let Some(subscriber) = self.connections.get_mut(conn)
+            {
+                subscriber.backlog.note_ping(seq);
+            }
+        }
+    }
+}

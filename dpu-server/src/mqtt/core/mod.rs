@@ -1,0 +1,271 @@
+//! The core itself: one broker's connections, sessions and routes, and the inputs and outputs of design.
+//!
+//! Split by what flows: `client` what clients send, `broker` what the broker sends, `distribute` a PUBLISH on its way,
+//! `attendance` who is there (CONNACK, SUBACK, the end of a connection), `pings` what the card asks of the broker.
+
+mod attendance;
+mod broker;
+mod client;
+mod distribute;
+mod pings;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::time::Instant;
+
+use super::ConnId;
+use super::config::{CoreConfig, Trust};
+use super::connection::{Connection, Connections, Phase};
+use super::counters::{Counters, DropReason};
+use super::decision::{BlindSpots, Facts, Reason};
+use super::outbox::{ByteQueue, Outbox, TotalBytes};
+use super::packet::Malformed;
+use super::routes::Routes;
+use super::session::Sessions;
+
+/// The MQTT core of one broker. See the module above for its grammar.
+#[derive(Debug)]
+pub struct Core {
+    config: CoreConfig,
+    connections: Connections,
+    sessions: Sessions,
+    routes: Routes,
+    /// `unknown_sessions` is filled in when asked for.
+    blind_spots: BlindSpots,
+    /// Sessions of the broker there was no room for. They are never learned of again.
+    lost_sessions: usize,
+    outbox_total: TotalBytes,
+    /// Connections with something new to send, each once.
+    dirty: VecDeque<ConnId>,
+    /// At most one live entry a connection; entries that no longer hold are skipped.
+    timers: BinaryHeap<Reverse<(Instant, ConnId)>>,
+    counters: Counters,
+}
+
+/// Why everything goes to the broker, if it does, and how much there is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Status {
+    /// The reason that stands against every PUBLISH, whatever its topic.
+    pub slow_reason: Option<Reason>,
+    /// Connections that cannot be read.
+    pub opaque_connections: u32,
+    /// Listeners of the broker the card does not see.
+    pub outside_listeners: u32,
+    /// Connections of the broker the card does not see.
+    pub outside_connections: u32,
+    /// Sessions whose subscriptions the card does not know.
+    pub unknown_sessions: usize,
+    /// Whether decisions are only compared and reported.
+    pub shadow: bool,
+}
+
+impl Core {
+    /// A core that has seen nothing.
+    pub fn new(config: CoreConfig) -> Self {
+        Self {
+            config,
+            connections: Connections::default(),
+            sessions: Sessions::default(),
+            routes: Routes::new(config.limits.routes_max),
+            blind_spots: BlindSpots::default(),
+            lost_sessions: 0,
+            outbox_total: TotalBytes::default(),
+            dirty: VecDeque::new(),
+            timers: BinaryHeap::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// A client connected. A number that is still in use is closed first.
+    pub fn handle_open(&mut self, conn: ConnId, now: Instant) {
+        self.handle_close(conn, now);
+        self.connections.insert(conn, Connection::new(self.outbox_total.clone()));
+        self.counters.connections += 1;
+    }
+
+    /// The client closed or reset its side. What is held of its last packet goes to the broker, which decides.
+    pub fn handle_client_gone(&mut self, conn: ConnId, _now: Instant) {
+        let Some(connection) = self.connections.get_mut(conn) else { return };
+        connection.is_client_gone = true;
+        connection.keep_alive.due = None;
+        let held = connection.client_framer.give_up();
+        if !held.is_empty() {
+            self.forward_to_broker(conn, &held, true);
+        }
+        self.leave(conn);
+        self.note_gauges();
+    }
+
+    /// The broker closed or reset its side. What is held of its last packet goes to the client.
+    pub fn handle_broker_gone(&mut self, conn: ConnId, _now: Instant) {
+        let Some(connection) = self.connections.get_mut(conn) else { return };
+        connection.is_broker_gone = true;
+        connection.keep_alive.due = None;
+        let held = connection.broker_framer.give_up();
+        if !held.is_empty() {
+            self.forward_to_client(conn, &held, true);
+        }
+        self.drop_deferred(conn);
+        self.detach(conn);
+        self.note_gauges();
+    }
+
+    /// Both sides are done: the number is free.
+    pub fn handle_close(&mut self, conn: ConnId, _now: Instant) {
+        if self.connections.get(conn).is_none() {
+            return;
+        }
+        self.detach(conn);
+        self.connections.remove(conn);
+        self.counters.connections -= 1;
+        self.note_gauges();
+    }
+
+    /// The broker was told that it cannot write more on this connection now: it may hold back messages for it. In
+    /// order with [`Self::handle_broker`].
+    pub fn handle_broker_blocked(&mut self, conn: ConnId) {
+        self.raise_backlog(conn);
+    }
+
+    /// The broker opened or closed listeners or connections outside the card: by how many there are more or fewer.
+    pub fn handle_outside(&mut self, listeners: i32, connections: i32) {
+        let spots = &mut self.blind_spots;
+        spots.outside_listeners = spots.outside_listeners.saturating_add_signed(listeners);
+        spots.outside_connections = spots.outside_connections.saturating_add_signed(connections);
+    }
+
+    /// When [`Self::handle_timeout`] wants to be called next. May be early, never late.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.timers.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// A connection with something new to send, to its client or to the broker; each once until it has news again.
+    pub fn poll_dirty(&mut self) -> Option<ConnId> {
+        while let Some(conn) = self.dirty.pop_front() {
+            if let Some(connection) = self.connections.get_mut(conn)
+                && std::mem::take(&mut connection.is_listed)
+            {
+                return Some(conn);
+            }
+        }
+        None
+    }
+
+    /// What waits to be written to the client.
+    ///
+    /// # Panics
+    /// If the connection is not open.
+    pub fn outbox(&mut self, conn: ConnId) -> &mut Outbox {
+        &mut self.connections.get_mut(conn).expect("opened by the driver").outbox
+    }
+
+    /// What waits to be written to the broker.
+    ///
+    /// # Panics
+    /// If the connection is not open.
+    pub fn to_broker(&mut self, conn: ConnId) -> &mut ByteQueue {
+        &mut self.connections.get_mut(conn).expect("opened by the driver").to_broker
+    }
+
+    /// What was counted so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Why everything goes to the broker, if it does.
+    pub fn status(&self) -> Status {
+        let spots = self.blind_spots();
+        let untrusted =
+            (self.config.trust == Trust::Observed).then_some(Reason::TrustNotEstablished);
+        Status {
+            slow_reason: untrusted.or_else(|| spots.reason()),
+            opaque_connections: spots.opaque_connections,
+            outside_listeners: spots.outside_listeners,
+            outside_connections: spots.outside_connections,
+            unknown_sessions: spots.unknown_sessions,
+            shadow: self.config.shadow,
+        }
+    }
+
+    fn blind_spots(&self) -> BlindSpots {
+        let unknown_sessions = self.sessions.opaque_count() + self.lost_sessions;
+        BlindSpots { unknown_sessions, ..self.blind_spots }
+    }
+
+    fn facts(&self, publisher: &Connection) -> Facts {
+        Facts {
+            trust: self.config.trust,
+            is_connected: publisher.phase == Phase::Connected && !publisher.is_broker_gone,
+            is_reauthenticating: publisher.is_reauthenticating,
+            broker_packet_bytes_max: publisher.broker_packet_bytes_max,
+            is_slow_publisher: publisher.slow_publisher.is_raised(),
+            blind_spots: self.blind_spots(),
+        }
+    }
+
+    fn forward_to_broker(&mut self, conn: ConnId, bytes: &[u8], is_mid_packet: bool) {
+        let Some(connection) = self.connections.get_mut(conn) else { return };
+        connection.to_broker.push(bytes);
+        connection.is_to_broker_mid_packet = is_mid_packet;
+        // The broker hears from the client: that is as good as a ping.
+        connection.keep_alive.due = None;
+        list(connection, conn, &mut self.dirty);
+        if !is_mid_packet {
+            self.flush_pings(conn);
+        }
+    }
+
+    fn forward_to_client(&mut self, conn: ConnId, bytes: &[u8], is_mid_packet: bool) {
+        let Some(connection) = self.connections.get_mut(conn) else { return };
+        connection.outbox.push_broker(bytes, is_mid_packet);
+        list(connection, conn, &mut self.dirty);
+    }
+
+    /// Stops looking at a connection. Everything held passes; what it does from here on is a blind spot, unless the
+    /// broker is done with it anyway.
+    fn turn_opaque(&mut self, conn: ConnId, error: &Malformed) {
+        let Some(connection) = self.connections.get_mut(conn) else { return };
+        let is_over =
+            matches!(connection.phase, Phase::Refused | Phase::Left) || connection.is_broker_gone;
+        if !connection.is_opaque && !is_over {
+            connection.is_opaque = true;
+            self.blind_spots.opaque_connections += 1;
+            self.counters.turned_opaque += 1;
+            tracing::debug!(conn = conn.0, %error, "connection is opaque from here on");
+        }
+        connection.keep_alive.due = None;
+        let to_broker = connection.client_framer.give_up();
+        // After the CONNACK the broker's stream stays readable, and answers to the card's pings are still to be
+        // taken out of it.
+        let is_raw = matches!(connection.phase, Phase::AwaitConnect | Phase::AwaitConnack);
+        let to_client = if is_raw { connection.broker_framer.give_up() } else { Vec::new() };
+        if !to_broker.is_empty() {
+            self.forward_to_broker(conn, &to_broker, true);
+        }
+        if !to_client.is_empty() {
+            self.forward_to_client(conn, &to_client, true);
+        }
+    }
+
+    /// Copies that waited for the end of a packet that will never come.
+    fn drop_deferred(&mut self, conn: ConnId) {
+        let Some(connection) = self.connections.get_mut(conn) else { return };
+        let dropped = connection.outbox.drop_deferred() as u64;
+        self.counters.outbox_dropped[DropReason::BrokenStream as usize] += dropped;
+    }
+
+    fn note_gauges(&mut self) {
+        self.counters.sessions = self.sessions.session_count() as u64;
+        self.counters.subscriptions = self.sessions.subscription_count() as u64;
+        self.counters.routes = self.routes.len() as u64;
+    }
+}
+
+/// Puts a connection on the list of those with something new, once.
+#[inline]
+fn list(connection: &mut Connection, conn: ConnId, dirty: &mut VecDeque<ConnId>) {
+    if !connection.is_listed {
+        connection.is_listed = true;
+        dirty.push_back(conn);
+    }
+}

@@ -1,0 +1,71 @@
+//! What the core counts, as plain numbers. Whoever serves metrics reads them; nothing here is shared between threads.
+
+use super::decision::Reason;
+
+/// Why a copy of the card was not queued for one subscriber.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(usize)]
+pub enum DropReason {
+    /// The subscriber has too many copies waiting.
+    Messages,
+    /// The subscriber has too many bytes waiting.
+    Bytes,
+    /// All subscribers together have too many bytes waiting.
+    TotalBytes,
+    /// The broker's stream to this subscriber ended or broke in the middle of a packet.
+    BrokenStream,
+}
+
+impl DropReason {
+    /// Every reason, in order.
+    pub const ALL: [Self; 4] = [Self::Messages, Self::Bytes, Self::TotalBytes, Self::BrokenStream];
+
+    /// The value of the `reason` label in metrics; stable.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Messages => "messages",
+            Self::Bytes => "bytes",
+            Self::TotalBytes => "total_bytes",
+            Self::BrokenStream => "broken_stream",
+        }
+    }
+}
+
+/// Counts since the core was made, and how many there are of things that come and go.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Counters {
+    /// PUBLISHes the card distributed.
+    pub publishes_card: u64,
+    /// PUBLISHes that went to the broker, indexed by [`Reason`].
+    pub publishes_broker: [u64; Reason::ALL.len()],
+    /// Copies the card queued for a subscriber.
+    pub deliveries_card: u64,
+    /// PUBLISHes the broker wrote to a client.
+    pub deliveries_broker: u64,
+    /// Copies not queued, indexed by [`DropReason`].
+    pub outbox_dropped: [u64; DropReason::ALL.len()],
+    /// PINGREQs added to a stream towards the broker.
+    pub pings_injected: u64,
+    /// Connections that became opaque.
+    pub turned_opaque: u64,
+    /// Connections now.
+    pub connections: u64,
+    /// Sessions now, connected or not.
+    pub sessions: u64,
+    /// Subscriptions now, granted or under way.
+    pub subscriptions: u64,
+    /// Topics whose subscribers are remembered now.
+    pub routes: u64,
+}
+
+impl Counters {
+    /// PUBLISHes that went to the broker for this reason.
+    pub fn broker(&self, reason: Reason) -> u64 {
+        self.publishes_broker[reason as usize]
+    }
+
+    /// Copies not queued for this reason.
+    pub fn dropped(&self, reason: DropReason) -> u64 {
+        self.outbox_dropped[reason as usize]
+    }
+}

@@ -1,0 +1,272 @@
+//! Who distributes a PUBLISH: the card or the broker. Decided here and nowhere else.
+//!
+//! ```text
+//! fixed header ─► rule_out ─► topic, properties ─► blind spots ─► route ─► sizes ─► order ─► Card
+//!                     └────────────┴──────────────────┴────────────┴────────┴────────┴────► Broker(reason)
+//! ```
+//!
+//! The rule behind all rules: the card takes a PUBLISH only where every subscriber provably gets what the broker would
+//! have sent it. A message is wholly the card's or wholly the broker's. Checks run from cheap to dear; the first that
+//! fails names the reason.
+
+use super::config::{Limits, Trust};
+use super::packet::{FixedHeader, Publish, Variant};
+use super::routes::{Route, Routes};
+use super::session::Sessions;
+use super::topic;
+
+/// Why a PUBLISH went to the broker. The order is the order of the checks.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[repr(usize)]
+pub enum Reason {
+    /// Trust is by observation, and nothing has been observed.
+    TrustNotEstablished,
+    /// The publisher has no accepted CONNACK, or has said goodbye.
+    NotConnected,
+    /// The publisher is proving its identity anew.
+    Reauthenticating,
+    /// QoS 1 or 2.
+    QosAboveZero,
+    /// RETAIN is set.
+    Retained,
+    /// DUP is set.
+    Duplicate,
+    /// Larger than what is inspected, or than what the broker said it accepts.
+    TooLarge,
+    /// There is a Topic Alias.
+    TopicAlias,
+    /// The topic starts with `$`.
+    DollarTopic,
+    /// Topic or properties hold control or non-characters, which some brokers refuse.
+    DiscouragedCharacters,
+    /// The topic has too many levels.
+    TopicTooDeep,
+    /// The broker listens somewhere the card does not see.
+    OutsideListener,
+    /// The broker has a connection of its own, perhaps a bridge, that the card does not see.
+    OutsideConnection,
+    /// Some connection cannot be read: TLS, WebSocket, a bridge, a malformed packet, a limit.
+    OpaqueConnection,
+    /// The broker went on with a session whose subscriptions the card does not know.
+    UnknownSession,
+    /// A SUBSCRIBE or UNSUBSCRIBE that matches is under way.
+    SubscribePending,
+    /// A CONNECT with the client identifier of a matching session is under way.
+    SessionUnsettled,
+    /// A matching session is not connected.
+    SubscriberOffline,
+    /// A matching subscription is shared.
+    SharedSubscription,
+    /// A matching subscription has the No Local option.
+    NoLocal,
+    /// A matching subscription has a Subscription Identifier.
+    SubscriptionIdentifier,
+    /// A matching subscription is of MQTT 3.1, whose SUBACK cannot refuse and so proves nothing.
+    UnprovenGrant,
+    /// One client has two matching filters.
+    OverlappingSubscriptions,
+    /// The broker may still hold messages for a matching subscriber.
+    SubscriberBacklogged,
+    /// Nobody the card knows of.
+    NoMatch,
+    /// A copy would exceed a subscriber's Maximum Packet Size.
+    MaximumPacketSize,
+    /// An earlier PUBLISH of this publisher went to the broker, and may still be on its way.
+    BarrierOut,
+}
+
+impl Reason {
+    /// Every reason, in order.
+    pub const ALL: [Self; 27] = [
+        Self::TrustNotEstablished,
+        Self::NotConnected,
+        Self::Reauthenticating,
+        Self::QosAboveZero,
+        Self::Retained,
+        Self::Duplicate,
+        Self::TooLarge,
+        Self::TopicAlias,
+        Self::DollarTopic,
+        Self::DiscouragedCharacters,
+        Self::TopicTooDeep,
+        Self::OutsideListener,
+        Self::OutsideConnection,
+        Self::OpaqueConnection,
+        Self::UnknownSession,
+        Self::SubscribePending,
+        Self::SessionUnsettled,
+        Self::SubscriberOffline,
+        Self::SharedSubscription,
+        Self::NoLocal,
+        Self::SubscriptionIdentifier,
+        Self::UnprovenGrant,
+        Self::OverlappingSubscriptions,
+        Self::SubscriberBacklogged,
+        Self::NoMatch,
+        Self::MaximumPacketSize,
+        Self::BarrierOut,
+    ];
+
+    /// The value of the `reason` label in metrics; stable.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::TrustNotEstablished => "trust_not_established",
+            Self::NotConnected => "not_connected",
+            Self::Reauthenticating => "reauthenticating",
+            Self::QosAboveZero => "qos_above_zero",
+            Self::Retained => "retained",
+            Self::Duplicate => "duplicate",
+            Self::TooLarge => "too_large",
+            Self::TopicAlias => "topic_alias",
+            Self::DollarTopic => "dollar_topic",
+            Self::DiscouragedCharacters => "discouraged_characters",
+            Self::TopicTooDeep => "topic_too_deep",
+            Self::OutsideListener => "outside_listener",
+            Self::OutsideConnection => "outside_connection",
+            Self::OpaqueConnection => "opaque_connection",
+            Self::UnknownSession => "unknown_session",
+            Self::SubscribePending => "subscribe_pending",
+            Self::SessionUnsettled => "session_unsettled",
+            Self::SubscriberOffline => "subscriber_offline",
+            Self::SharedSubscription => "shared_subscription",
+            Self::NoLocal => "no_local",
+            Self::SubscriptionIdentifier => "subscription_identifier",
+            Self::UnprovenGrant => "unproven_grant",
+            Self::OverlappingSubscriptions => "overlapping_subscriptions",
+            Self::SubscriberBacklogged => "subscriber_backlogged",
+            Self::NoMatch => "no_match",
+            Self::MaximumPacketSize => "maximum_packet_size",
+            Self::BarrierOut => "barrier_out",
+        }
+    }
+}
+
+/// Who distributes a PUBLISH.
+#[derive(Debug)]
+pub(crate) enum Decision<'r> {
+    /// The card, to these subscribers.
+    Card(&'r Route),
+    /// The broker.
+    Broker(Reason),
+}
+
+/// What cannot be seen from here, whatever the topic.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BlindSpots {
+    pub(crate) outside_listeners: u32,
+    pub(crate) outside_connections: u32,
+    pub(crate) opaque_connections: u32,
+    /// Sessions the broker went on with, or the card had no room for.
+    pub(crate) unknown_sessions: usize,
+    /// Connections with a SUBSCRIBE before their CONNACK: whose session it changes is not known yet.
+    pub(crate) early_subscribers: u32,
+}
+
+impl BlindSpots {
+    /// Why no PUBLISH at all is the card's, if so.
+    pub(crate) fn reason(&self) -> Option<Reason> {
+        let Self { outside_listeners, outside_connections, opaque_connections, .. } = *self;
+        match self {
+            _ if outside_listeners > 0 => Some(Reason::OutsideListener),
+            _ if outside_connections > 0 => Some(Reason::OutsideConnection),
+            _ if opaque_connections > 0 => Some(Reason::OpaqueConnection),
+            _ if self.unknown_sessions > 0 => Some(Reason::UnknownSession),
+            _ if self.early_subscribers > 0 => Some(Reason::SubscribePending),
+            _ => None,
+        }
+    }
+}
+
+/// What a decision rests on besides the packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Facts {
+    pub(crate) trust: Trust,
+    pub(crate) is_connected: bool,
+    pub(crate) is_reauthenticating: bool,
+    /// Largest packet the broker takes from this publisher, in bytes.
+    pub(crate) broker_packet_bytes_max: u32,
+    /// A slow PUBLISH of this publisher may still be on its way.
+    pub(crate) is_slow_publisher: bool,
+    pub(crate) blind_spots: BlindSpots,
+}
+
+/// What the fixed header of a PUBLISH alone rules out: such a packet is not even held.
+pub(crate) fn rule_out(facts: &Facts, header: &FixedHeader, limits: &Limits) -> Option<Reason> {
+    let held_bytes_max = limits.inspect_bytes_max + super::config::PUBLISH_HEADER_BYTES_MAX;
+    match header {
+        _ if facts.trust == Trust::Observed => Some(Reason::TrustNotEstablished),
+        _ if !facts.is_connected => Some(Reason::NotConnected),
+        _ if facts.is_reauthenticating => Some(Reason::Reauthenticating),
+        _ if header.qos() > 0 => Some(Reason::QosAboveZero),
+        _ if header.is_retained() => Some(Reason::Retained),
+        _ if header.is_duplicate() => Some(Reason::Duplicate),
+        _ if header.packet_bytes() > held_bytes_max
+            || header.packet_bytes() > facts.broker_packet_bytes_max as usize =>
+        {
+            Some(Reason::TooLarge)
+        }
+        _ => None,
+    }
+}
+
+/// Decides about one PUBLISH that its fixed header does not rule out.
+pub(crate) fn decide<'r>(
+    facts: &Facts,
+    header: &FixedHeader,
+    publish: &Publish<'_>,
+    limits: &Limits,
+    sessions: &mut Sessions,
+    routes: &'r mut Routes,
+) -> Decision<'r> {
+    let by_itself = match publish {
+        _ if publish.payload.len() > limits.inspect_bytes_max => Some(Reason::TooLarge),
+        _ if publish.has_topic_alias => Some(Reason::TopicAlias),
+        _ if publish.topic.starts_with('$') => Some(Reason::DollarTopic),
+        _ if publish.has_discouraged_characters => Some(Reason::DiscouragedCharacters),
+        _ if topic::levels(publish.topic) > limits.topic_levels_max => Some(Reason::TopicTooDeep),
+        _ => None,
+    };
+    if let Some(reason) =
+        rule_out(facts, header, limits).or(by_itself).or_else(|| facts.blind_spots.reason())
+    {
+        return Decision::Broker(reason);
+    }
+    let route = routes.find(publish.topic, sessions);
+    if let Some(reason) = route.obstacle() {
+        return Decision::Broker(reason);
+    }
+    if route
+        .v5_packet_bytes_max()
+        .is_some_and(|max| publish.encoded_bytes(Variant::V5) > max as usize)
+    {
+        return Decision::Broker(Reason::MaximumPacketSize);
+    }
+    if facts.is_slow_publisher {
+        return Decision::Broker(Reason::BarrierOut);
+    }
+    Decision::Card(route)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn all_lists_every_reason_once_and_in_order() {
+        for (index, reason) in Reason::ALL.iter().enumerate() {
+            assert_eq!(*reason as usize, index);
+        }
+        assert_eq!(Reason::BarrierOut as usize + 1, Reason::ALL.len());
+    }
+
+    #[test]
+    fn labels_are_distinct_snake_case() {
+        let labels: HashSet<_> = Reason::ALL.iter().map(|reason| reason.label()).collect();
+        assert_eq!(labels.len(), Reason::ALL.len());
+        for label in labels {
+            assert!(label.bytes().all(|byte| byte == b'_' || byte.is_ascii_lowercase()));
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! What waits to be written: [`Outbox`] towards a client, [`ByteQueue`] towards the broker.
+//!
+//! ```text
+//! broker's bytes ──► relay (one buffer) ─┐
+//!                                        ├─► chunks in order ──► chunks() / advance()
+//! card's copies  ──► shared packets ─────┘
+//!        └─ while the broker is inside a packet: deferred, until it ends
+//! ```
+//!
+//! Broker-origin bytes are bounded by the broker's credit and never dropped. The card's copies are bounded in bytes and
+//! messages, for one client and for all; the newest is dropped, whole, and nobody else notices. Queueing a copy costs a
+//! reference count and an entry; nothing is allocated once the queue has its size.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+
+use super::config::Limits;
+use super::counters::DropReason;
+
+/// Capacity kept when a queue runs empty, in bytes.
+const CAPACITY_KEPT_BYTES: usize = 16 * 1024;
+
+/// A first-in first-out queue of bytes in one contiguous buffer.
+#[derive(Debug, Default)]
+pub struct ByteQueue {
+    buffer: Vec<u8>,
+    /// Bytes at the front that are gone. Always <= `buffer.len()`.
+    start: usize,
+}
+
+impl ByteQueue {
+    /// Bytes waiting.
+    pub fn bytes(&self) -> usize {
+        self.buffer.len() - self.start
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.bytes() == 0
+    }
+
+    /// All that waits, oldest first.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.buffer[self.start..]
+    }
+
+    /// Removes `n` bytes from the front.
+    ///
+    /// # Panics
+    /// If fewer wait.
+    pub fn advance(&mut self, n: usize) {
+        assert!(n <= self.bytes(), "advanced by {n} of {} bytes", self.bytes());
+        self.start += n;
+        if self.is_empty() {
+            self.buffer.clear();
+            self.buffer.shrink_to(CAPACITY_KEPT_BYTES);
+            self.start = 0;
+        }
+    }
+
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        // Moving what waits is paid for by the bytes that left: at least as many.
+        if self.start > self.bytes() && self.buffer.len() + bytes.len() > self.buffer.capacity() {
+            self.buffer.drain(..self.start);
+            self.start = 0;
+        }
+        self.buffer.extend_from_slice(bytes);
+    }
+}
+
+/// Bytes of copies waiting in all outboxes of one core.
+///
+/// Written by plain loads and stores: outboxes and core live in one thread, the atomic only lets the core move there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TotalBytes(Arc<AtomicUsize>);
+
+impl TotalBytes {
+    pub(crate) fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn add(&self, n: usize) {
+        self.0.store(self.get() + n, Ordering::Relaxed);
+    }
+
+    fn subtract(&self, n: usize) {
+        self.0.store(self.get() - n, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug)]
+enum Chunk {
+    /// So many bytes of `relay`. Never 0.
+    Broker(usize),
+    /// A copy made by the card, or what is left of it.
+    Card(Bytes),
+}
+
+/// What one client is to be sent.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    chunks: VecDeque<Chunk>,
+    relay: ByteQueue,
+    /// Copies that wait for the end of the packet the broker is in the middle of.
+    deferred: VecDeque<Bytes>,
+    /// The last broker-origin byte does not end a packet.
+    is_mid_packet: bool,
+    /// Bytes of copies in `chunks` and `deferred`.
+    card_bytes: usize,
+    /// Copies in `chunks` and `deferred`.
+    card_messages: usize,
+    /// Broker-origin bytes that left since last asked.
+    broker_bytes_drained: usize,
+    total: TotalBytes,
+}
+
+impl Outbox {
+    pub(crate) fn new(total: TotalBytes) -> Self {
+        let mut outbox = Self::default();
+        outbox.total = total;
+        outbox
+    }
+
+    /// Whether nothing can be sent.
+    pub fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
+    /// Bytes that can be sent.
+    pub fn bytes(&self) -> usize {
+        let deferred: usize = self.deferred.iter().map(Bytes::len).sum();
+        self.relay.bytes() + self.card_bytes - deferred
+    }
+
+    /// What can be sent, in order.
+    pub fn chunks(&self) -> impl Iterator<Item = &[u8]> {
+        let mut relay = self.relay.as_slice();
+        self.chunks.iter().map(move |chunk| match chunk {
+            Chunk::Card(bytes) => &bytes[..],
+            &Chunk::Broker(len) => {
+                let (front, rest) = relay.split_at(len);
+                relay = rest;
+                front
+            }
+        })
+    }
+
+    /// Appends the first chunks to `out`, at most `slices_max`; the number of bytes they hold.
+    pub fn front_slices<'o>(&'o self, out: &mut Vec<IoSlice<'o>>, slices_max: usize) -> usize {
+        let mut bytes = 0;
+        for chunk in self.chunks().take(slices_max) {
+            bytes += chunk.len();
+            out.push(IoSlice::new(chunk));
+        }
+        bytes
+    }
+
+    /// Removes `n` bytes from the front: they were sent.
+    ///
+    /// # Panics
+    /// If fewer can be sent.
+    pub fn advance(&mut self, mut n: usize) {
+        while n > 0 {
+            match self.chunks.front_mut().expect("cannot advance past what waits") {
+                Chunk::Broker(len) => {
+                    let gone = n.min(*len);
+                    *len -= gone;
+                    n -= gone;
+                    if *len == 0 {
+                        self.chunks.pop_front();
+                    }
+                    self.relay.advance(gone);
+                    self.broker_bytes_drained += gone;
+                }
+                Chunk::Card(bytes) => {
+                    let gone = n.min(bytes.len());
+                    n -= gone;
+                    self.card_bytes -= gone;
+                    self.total.subtract(gone);
+                    if gone == bytes.len() {
+                        self.chunks.pop_front();
+                        self.card_messages -= 1;
+                    } else {
+                        bytes::Buf::advance(bytes, gone);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Broker-origin bytes that left since last asked, so that as much credit can be returned to the broker.
+    pub fn broker_bytes_drained(&mut self) -> usize {
+        std::mem::take(&mut self.broker_bytes_drained)
+    }
+
+    /// Broker-origin bytes that wait.
+    pub fn broker_bytes(&self) -> usize {
+        self.relay.bytes()
+    }
+
+    /// Queues bytes of the broker. `is_mid_packet`: they do not end a packet.
+    pub(crate) fn push_broker(&mut self, bytes: &[u8], is_mid_packet: bool) {
+        self.is_mid_packet = is_mid_packet;
+        if !bytes.is_empty() {
+            self.relay.push(bytes);
+            match self.chunks.back_mut() {
+                Some(Chunk::Broker(len)) => *len += bytes.len(),
+                _ => self.chunks.push_back(Chunk::Broker(bytes.len())),
+            }
+        }
+        if !is_mid_packet {
+            self.chunks.extend(self.deferred.drain(..).map(Chunk::Card));
+        }
+    }
+
+    /// Bytes of the broker that are not for the client: its credit comes back all the same.
+    pub(crate) fn swallow_broker(&mut self, n: usize) {
+        self.broker_bytes_drained += n;
+    }
+
+    /// Queues a copy, or says why it is dropped.
+    #[inline]
+    pub(crate) fn push_card(&mut self, packet: &Bytes, limits: &Limits) -> Result<(), DropReason> {
+        let len = packet.len();
+        if self.card_messages >= limits.outbox_messages_max {
+            return Err(DropReason::Messages);
+        }
+        if self.card_bytes + len > limits.outbox_bytes_max {
+            return Err(DropReason::Bytes);
+        }
+        if self.total.get() + len > limits.outbox_total_bytes_max {
+            return Err(DropReason::TotalBytes);
+        }
+        self.card_messages += 1;
+        self.card_bytes += len;
+        self.total.add(len);
+        if self.is_mid_packet {
+            self.deferred.push_back(packet.clone());
+        } else {
+            self.chunks.push_back(Chunk::Card(packet.clone()));
+        }
+        Ok(())
+    }
+
+    /// There will be no end of packet any more; how many copies waited for it.
+    pub(crate) fn drop_deferred(&mut self) -> usize {
+        let bytes: usize = self.deferred.iter().map(Bytes::len).sum();
+        let messages = self.deferred.len();
+        self.deferred.clear();
+        self.card_bytes -= bytes;
+        self.card_messages -= messages;
+        self.total.subtract(bytes);
+        messages
+    }
+}
+
+impl Drop for Outbox {
+    fn drop(&mut self) {
+        self.total.subtract(self.card_bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests;

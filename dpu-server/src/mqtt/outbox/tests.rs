@@ -1,0 +1,150 @@
+//! Order, bounds and credit of the outbox.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn content(outbox: &Outbox) -> Vec<u8> {
+    outbox.chunks().collect::<Vec<_>>().concat()
+}
+
+fn packet(byte: u8, len: usize) -> Bytes {
+    Bytes::from(vec![byte; len])
+}
+
+#[test]
+fn bytes_leave_in_the_order_they_came() {
+    let mut outbox = Outbox::default();
+    outbox.push_broker(b"ab", false);
+    outbox.push_card(&packet(b'X', 2), &Limits::default()).unwrap();
+    outbox.push_broker(b"cd", false);
+    assert_eq!(content(&outbox), b"abXXcd");
+    outbox.advance(3);
+    assert_eq!(content(&outbox), b"Xcd");
+    assert_eq!(outbox.bytes(), 3);
+    outbox.advance(3);
+    assert!(outbox.is_empty());
+}
+
+#[test]
+fn only_broker_bytes_return_credit() {
+    let mut outbox = Outbox::default();
+    outbox.push_broker(b"ab", false);
+    outbox.push_card(&packet(b'X', 5), &Limits::default()).unwrap();
+    outbox.swallow_broker(2);
+    assert_eq!(outbox.broker_bytes_drained(), 2);
+    outbox.advance(1);
+    assert_eq!(outbox.broker_bytes_drained(), 1);
+    outbox.advance(6);
+    assert_eq!(outbox.broker_bytes_drained(), 1);
+    assert_eq!(outbox.broker_bytes_drained(), 0);
+}
+
+#[test]
+fn a_copy_waits_for_the_end_of_the_brokers_packet() {
+    let mut outbox = Outbox::default();
+    outbox.push_broker(b"a", true);
+    outbox.push_card(&packet(b'X', 1), &Limits::default()).unwrap();
+    outbox.push_broker(b"b", true);
+    assert_eq!((content(&outbox), outbox.bytes()), (b"ab".to_vec(), 2));
+    outbox.push_broker(b"c", false);
+    assert_eq!(content(&outbox), b"abcX");
+}
+
+#[test]
+fn the_newest_copy_is_dropped_at_the_message_bound() {
+    let limits = Limits { outbox_messages_max: 2, ..Limits::default() };
+    let mut outbox = Outbox::default();
+    for byte in [b'1', b'2'] {
+        outbox.push_card(&packet(byte, 1), &limits).unwrap();
+    }
+    assert_eq!(outbox.push_card(&packet(b'3', 1), &limits), Err(DropReason::Messages));
+    outbox.advance(1);
+    outbox.push_card(&packet(b'4', 1), &limits).unwrap();
+    assert_eq!(content(&outbox), b"24");
+}
+
+#[test]
+fn the_newest_copy_is_dropped_at_the_byte_bound() {
+    let limits = Limits { outbox_bytes_max: 10, ..Limits::default() };
+    let mut outbox = Outbox::default();
+    assert_eq!(outbox.push_card(&packet(b'1', 11), &limits), Err(DropReason::Bytes));
+    outbox.push_card(&packet(b'2', 10), &limits).unwrap();
+    assert_eq!(outbox.push_card(&packet(b'3', 1), &limits), Err(DropReason::Bytes));
+    // Broker-origin bytes have their own bound.
+    outbox.push_broker(&[0; 100], false);
+    assert_eq!(outbox.bytes(), 110);
+}
+
+#[test]
+fn all_outboxes_share_one_bound() {
+    let limits = Limits { outbox_total_bytes_max: 10, ..Limits::default() };
+    let total = TotalBytes::default();
+    let mut one = Outbox::new(total.clone());
+    let mut other = Outbox::new(total.clone());
+    one.push_card(&packet(b'1', 6), &limits).unwrap();
+    assert_eq!(other.push_card(&packet(b'2', 5), &limits), Err(DropReason::TotalBytes));
+    one.advance(1);
+    other.push_card(&packet(b'2', 5), &limits).unwrap();
+    drop(one);
+    drop(other);
+    assert_eq!(total.get(), 0);
+}
+
+#[test]
+fn deferred_copies_are_forgotten_with_their_bytes() {
+    let total = TotalBytes::default();
+    let mut outbox = Outbox::new(total.clone());
+    outbox.push_broker(b"a", true);
+    outbox.push_card(&packet(b'X', 3), &Limits::default()).unwrap();
+    assert_eq!(outbox.drop_deferred(), 1);
+    outbox.push_broker(b"b", false);
+    assert_eq!((content(&outbox), total.get()), (b"ab".to_vec(), 0));
+}
+
+#[test]
+fn front_slices_are_bounded_in_number() {
+    let mut outbox = Outbox::default();
+    for byte in 0..5 {
+        outbox.push_card(&packet(byte, 2), &Limits::default()).unwrap();
+    }
+    let mut slices = Vec::new();
+    assert_eq!(outbox.front_slices(&mut slices, 3), 6);
+    assert_eq!(slices.len(), 3);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Push(Vec<u8>),
+    Advance(usize),
+}
+
+proptest! {
+    #[test]
+    fn a_byte_queue_is_a_queue(
+        steps in prop::collection::vec(
+            prop_oneof![
+                prop::collection::vec(any::<u8>(), 0..50).prop_map(Step::Push),
+                (0..60_usize).prop_map(Step::Advance),
+            ],
+            0..60,
+        )
+    ) {
+        let mut queue = ByteQueue::default();
+        let mut model = VecDeque::new();
+        for step in steps {
+            match step {
+                Step::Push(bytes) => {
+                    queue.push(&bytes);
+                    model.extend(bytes);
+                }
+                Step::Advance(n) => {
+                    let n = n.min(model.len());
+                    queue.advance(n);
+                    model.drain(..n);
+                }
+            }
+            prop_assert!(queue.as_slice().iter().eq(&model));
+        }
+    }
+}

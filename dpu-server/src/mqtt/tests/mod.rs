@@ -1,0 +1,9 @@
+//! The core as a specification: what the card takes, what it leaves to the broker, and that nobody can tell.
+
+mod barriers;
+mod decisions;
+mod packets;
+mod scene;
+mod sessions;
+mod simulation;
+mod streams;

@@ -1,0 +1,348 @@
+//! Sessions that come, go, wait and are taken over; and the ones the card does not know.
+
+use super::packets::*;
+use super::scene::Scene;
+use crate::mqtt::{Limits, Reason};
+
+#[test]
+fn a_clean_session_ends_with_its_connection() {
+    let mut scene = Scene::new();
+    let subscriber = scene.subscriber("s", "t");
+    let publisher = scene.connect(v311("p"));
+    scene.core.handle_client_gone(subscriber, scene.now);
+    scene.broker_takes(publisher, Reason::NoMatch, publish("t", "1"));
+    scene.close(subscriber);
+    assert_eq!(scene.core.counters().sessions, 1);
+    assert_eq!(scene.core.counters().subscriptions, 0);
+    assert_eq!(scene.core.counters().connections, 1);
+}
+
+#[test]
+fn a_persistent_session_waits_offline_and_slows_its_topics() {
+    let mut scene = Scene::new();
+    let subscriber = scene.connect(persistent("s"));
+    scene.subscribe(subscriber, "t");
+    scene.subscriber("other", "u");
+    let publisher = scene.connect(v311("p"));
+    scene.card_takes(publisher, publish("t", "1"));
+    scene.close(subscriber);
+    scene.card_takes(publisher, publish("u", "2"));
+    scene.broker_takes(publisher, Reason::SubscriberOffline, publish("t", "3"));
+}
+
+#[test]
+fn a_resumed_session_is_fast_again_once_the_broker_has_emptied_its_queue() {
+    let mut scene = Scene::new();
+    let first = scene.connect(persistent("s"));
+    scene.subscribe(first, "t");
+    scene.close(first);
+    let second = scene.connect_with(persistent("s"), true);
+    let publisher = scene.connect(v311("p"));
+    scene.broker_takes(publisher, Reason::SubscriberBacklogged, publish("t", "1"));
+    assert_eq!(scene.to_broker(second), PINGREQ);
+    scene.broker(second, PINGRESP);
+    let fresh = scene.connect(v311("p2"));
+    scene.card_takes(fresh, publish("t", "2"));
+    assert_eq!(scene.to_client(second), publish("t", "2"));
+}
+
+#[test]
+fn a_session_the_broker_forgot_has_no_subscriptions() {
+    let mut scene = Scene::new();
+    let first = scene.connect(persistent("s"));
+    scene.subscribe(first, "t");
+    scene.close(first);
+    scene.connect_with(persistent("s"), false);
+    let publisher = scene.connect(v311("p"));
+    scene.broker_takes(publisher, Reason::NoMatch, publish("t", "1"));
+}
+
+#[test]
+fn a_takeover_unsettles_the_session_until_the_connack() {
+    for session_present in [false, true] {
+        let mut scene = Scene::new();
+        let old = scene.connect(persistent("s"));
+        scene.subscribe(old, "t");
+        let publisher = scene.connect(v311("p"));
+        let new = scene.knock(persistent("s"));
+        scene.broker_takes(publisher, Reason::SessionUnsettled, publish("t", "1"));
+        scene.core.handle_broker_gone(old, scene.now);
+        scene.broker_takes(publisher, Reason::SessionUnsettled, publish("t", "2"));
+        scene.broker(new, connack(4, session_present, 0, &[]));
+        let reason = if session_present { Reason::SubscriberBacklogged } else { Reason::NoMatch };
+        scene.client(publisher, publish("t", "3"));
+        assert_eq!(scene.core.counters().broker(reason), 1);
+        assert_eq!(scene.core.counters().sessions, 2);
+    }
+}
+
+#[test]
+fn an_offline_session_is_unsettled_by_its_return() {
+    let mut scene = Scene::new();
+    let old = scene.connect(persistent("s"));
+    scene.subscribe(old, "t");
+    scene.close(old);
+    let publisher = scene.connect(v311("p"));
+    scene.knock(persistent("s"));
+    scene.broker_takes(publisher, Reason::SessionUnsettled, publish("t", "1"));
+}
+
+#[test]
+fn a_refused_takeover_changes_nothing() {
+    let mut scene = Scene::new();
+    let old = scene.subscriber("s", "t");
+    let publisher = scene.connect(v311("p"));
+    let new = scene.knock(v311("s"));
+    scene.broker(new, connack(4, false, 2, &[]));
+    scene.card_takes(publisher, publish("t", "1"));
+    assert_eq!(scene.to_client(old), publish("t", "1"));
+    scene.close(new);
+    scene.card_takes(publisher, publish("t", "2"));
+}
+
+#[test]
+fn a_takeover_that_is_never_answered_has_the_old_connection_asked() {
+    let mut scene = Scene::new();
+    let old = scene.subscriber("s", "t");
+    let publisher = scene.connect(v311("p"));
+    let new = scene.knock(v311("s"));
+    scene.close(new);
+    scene.broker_takes(publisher, Reason::SubscriberBacklogged, publish("t", "1"));
+    assert_eq!(scene.to_broker(old), PINGREQ);
+    scene.broker(old, PINGRESP);
+    let fresh = scene.connect(v311("p2"));
+    scene.card_takes(fresh, publish("t", "2"));
+}
+
+#[test]
+fn two_clients_of_one_new_name_unsettle_each_other() {
+    let mut scene = Scene::new();
+    let first = scene.knock(v311("s"));
+    let second = scene.knock(v311("s"));
+    let publisher = scene.connect(v311("p"));
+    scene.broker(first, connack(4, false, 0, &[]));
+    scene.to_client(first);
+    scene.subscribe(first, "t");
+    scene.broker_takes(publisher, Reason::SessionUnsettled, publish("t", "1"));
+    scene.broker(second, connack(4, false, 0, &[]));
+    scene.broker_takes(publisher, Reason::NoMatch, publish("t", "2"));
+    scene.close(first);
+    assert_eq!(scene.core.counters().sessions, 2);
+}
+
+#[test]
+fn a_session_present_the_card_never_saw_blinds_it_until_that_session_ends() {
+    let mut scene = Scene::new();
+    scene.subscriber("other", "t");
+    let publisher = scene.connect(v311("p"));
+    let unknown = scene.connect_with(persistent("u"), true);
+    scene.broker_takes(publisher, Reason::UnknownSession, publish("t", "1"));
+    scene.close(unknown);
+    scene.broker_takes(publisher, Reason::UnknownSession, publish("t", "2"));
+    assert_eq!(scene.core.status().unknown_sessions, 1);
+    let again = scene.connect_with(persistent("u"), true);
+    scene.broker_takes(publisher, Reason::UnknownSession, publish("t", "3"));
+    scene.close(again);
+    let clean = scene.connect(v311("u"));
+    assert_eq!(scene.core.status().slow_reason, None);
+    scene.close(clean);
+    assert_eq!(scene.core.status().unknown_sessions, 0);
+}
+
+#[test]
+fn an_unknown_session_that_does_not_outlive_its_connection_ends_with_it() {
+    let mut scene = Scene::new();
+    let unknown = scene.knock(ConnectPacket { is_clean: false, ..v5("u") });
+    scene.broker(unknown, connack(5, true, 0, &[]));
+    assert_eq!(scene.core.status().slow_reason, Some(Reason::UnknownSession));
+    scene.close(unknown);
+    assert_eq!(scene.core.status().slow_reason, None);
+}
+
+#[test]
+fn version_3_1_cannot_say_whether_a_session_is_present() {
+    let mut scene = Scene::new();
+    scene.connect(ConnectPacket { level: 3, ..persistent("old") });
+    assert_eq!(scene.core.status().slow_reason, Some(Reason::UnknownSession));
+}
+
+/// Whether a version 5 session with these expiries is still there after its connection.
+fn outlives(connect: &[u8], connack_properties: &[u8], disconnect: Option<&[u8]>) -> bool {
+    let mut scene = Scene::new();
+    let conn = scene.knock(ConnectPacket { properties: connect, ..v5("s") });
+    scene.broker(conn, connack(5, false, 0, connack_properties));
+    if let Some(properties) = disconnect {
+        let mut body = vec![0, properties.len() as u8];
+        body.extend(properties);
+        scene.client(conn, packet(0xE0, &body));
+    }
+    scene.close(conn);
+    scene.core.counters().sessions == 1
+}
+
+#[test]
+fn session_expiry_is_asked_for_overridden_and_changed() {
+    let zero: &[u8] = &[0x11, 0, 0, 0, 0];
+    let more: &[u8] = &[0x11, 0, 0, 0, 9];
+    assert!(!outlives(&[], &[], None));
+    assert!(!outlives(zero, &[], None));
+    assert!(outlives(more, &[], None));
+    assert!(!outlives(more, zero, None));
+    assert!(outlives(zero, more, None));
+    assert!(outlives(more, &[], Some(&[])));
+    assert!(!outlives(more, &[], Some(zero)));
+    // From zero it cannot grow: the broker refuses it.
+    assert!(!outlives(zero, &[], Some(more)));
+}
+
+#[test]
+fn disconnect_ends_the_session_before_the_connection() {
+    let mut scene = Scene::new();
+    let subscriber = scene.subscriber("s", "t");
+    let publisher = scene.connect(v311("p"));
+    scene.client(subscriber, DISCONNECT);
+    scene.broker_takes(publisher, Reason::NoMatch, publish("t", "1"));
+}
+
+#[test]
+fn a_name_the_broker_made_up_is_a_name() {
+    let mut scene = Scene::new();
+    let expiry = [0x11, 0, 0, 0, 9];
+    let conn = scene.knock(ConnectPacket { properties: &expiry, ..v5("") });
+    scene.broker(conn, connack(5, false, 0, &[0x12, 0, 2, b'm', b'e']));
+    scene.to_client(conn);
+    scene.subscribe_v5(conn, &[], "t", 0);
+    scene.close(conn);
+    let publisher = scene.connect(v311("p"));
+    scene.broker_takes(publisher, Reason::SubscriberOffline, publish("t", "1"));
+    scene.connect(v5("me"));
+    scene.broker_takes(publisher, Reason::NoMatch, publish("t", "2"));
+}
+
+#[test]
+fn clients_without_a_name_are_strangers_to_each_other() {
+    let mut scene = Scene::new();
+    let one = scene.subscriber("", "t");
+    let other = scene.subscriber("", "t");
+    let publisher = scene.connect(v311("p"));
+    scene.card_takes(publisher, publish("t", "1"));
+    assert_eq!(scene.to_client(one), publish("t", "1"));
+    assert_eq!(scene.to_client(other), publish("t", "1"));
+}
+
+#[test]
+fn a_subscribe_before_the_connack_slows_everything_until_it_is_settled() {
+    let mut scene = Scene::new();
+    scene.subscriber("other", "u");
+    let publisher = scene.connect(v311("p"));
+    let early = scene.open();
+    scene.client(early, [v311("e").bytes(), subscribe(1, &["t"])].concat());
+    assert_eq!(scene.to_broker(early), [v311("e").bytes(), subscribe(1, &["t"])].concat());
+    scene.broker_takes(publisher, Reason::SubscribePending, publish("u", "1"));
+    scene.broker(early, connack(4, false, 0, &[]));
+    assert_eq!(scene.to_broker(early), PINGREQ);
+    scene.broker_takes(publisher, Reason::BarrierOut, publish("u", "2"));
+    scene.broker_takes(publisher, Reason::SubscribePending, publish("t", "3"));
+    scene.broker(early, [suback(1, &[0]), PINGRESP.to_vec()].concat());
+    let fresh = scene.connect(v311("p2"));
+    scene.card_takes(fresh, publish("t", "4"));
+}
+
+#[test]
+fn a_subscribe_that_is_never_answered_is_doubted_until_it_is_repeated() {
+    let mut scene = Scene::new();
+    let first = scene.connect(persistent("s"));
+    scene.client(first, subscribe(1, &["t"]));
+    scene.close(first);
+    let second = scene.connect_with(persistent("s"), true);
+    let publisher = scene.connect(v311("p"));
+    scene.broker_takes(publisher, Reason::SubscribePending, publish("t", "1"));
+    scene.client(second, subscribe(2, &["t"]));
+    scene.broker(second, [suback(2, &[0]), PINGRESP.to_vec()].concat());
+    scene.broker_takes(publisher, Reason::SubscriberBacklogged, publish("t", "2"));
+    scene.broker(second, PINGRESP);
+    let fresh = scene.connect(v311("p2"));
+    scene.card_takes(fresh, publish("t", "3"));
+}
+
+#[test]
+fn answers_that_come_after_the_client_left_still_count() {
+    let mut scene = Scene::new();
+    let conn = scene.open();
+    scene.client(conn, [persistent("s").bytes(), subscribe(1, &["t"])].concat());
+    scene.core.handle_client_gone(conn, scene.now);
+    scene.broker(conn, [connack(4, false, 0, &[]), suback(1, &[0])].concat());
+    scene.close(conn);
+    let publisher = scene.connect(v311("p"));
+    scene.broker_takes(publisher, Reason::SubscriberOffline, publish("t", "1"));
+    assert_eq!(scene.core.status().slow_reason, None);
+}
+
+#[test]
+fn a_persistent_connect_with_subscribes_that_is_never_answered_is_unknown() {
+    let mut scene = Scene::new();
+    let conn = scene.open();
+    scene.client(conn, [persistent("s").bytes(), subscribe(1, &["t"])].concat());
+    scene.close(conn);
+    assert_eq!(scene.core.status().slow_reason, Some(Reason::UnknownSession));
+    scene.connect(v311("s"));
+    assert_eq!(scene.core.status().slow_reason, None);
+}
+
+#[test]
+fn beyond_the_last_session_clients_are_opaque() {
+    let mut scene = Scene::with_limits(Limits { sessions_max: 1, ..Limits::default() });
+    scene.connect(v311("one"));
+    let two = scene.open();
+    scene.client(two, v311("two").bytes());
+    assert_eq!(scene.to_broker(two), v311("two").bytes());
+    assert_eq!(scene.core.status().slow_reason, Some(Reason::OpaqueConnection));
+    scene.close(two);
+    assert_eq!(scene.core.status().slow_reason, None);
+}
+
+#[test]
+fn beyond_the_last_subscription_clients_are_opaque() {
+    let limits = Limits { subscriptions_max: 1, ..Limits::default() };
+    let mut scene = Scene::with_limits(limits);
+    let conn = scene.subscriber("s", "t");
+    scene.subscribe(conn, "t");
+    scene.client(conn, subscribe(2, &["u"]));
+    assert_eq!(scene.to_broker(conn), subscribe(2, &["u"]));
+    let publisher = scene.connect(v311("p"));
+    scene.broker_takes(publisher, Reason::OpaqueConnection, publish("t", "1"));
+    scene.close(conn);
+    assert_eq!(scene.core.status().slow_reason, None);
+}
+
+#[test]
+fn an_opaque_connection_of_a_persistent_session_leaves_an_unknown_session() {
+    let mut scene = Scene::new();
+    let conn = scene.connect(persistent("s"));
+    scene.client(conn, [0xFF, 0xFF]);
+    assert_eq!(scene.core.status().slow_reason, Some(Reason::OpaqueConnection));
+    scene.close(conn);
+    assert_eq!(scene.core.status().slow_reason, Some(Reason::UnknownSession));
+}
+
+#[test]
+fn too_many_unanswered_subscribes_make_a_connection_opaque() {
+    let mut scene = Scene::with_limits(Limits { unanswered_max: 2, ..Limits::default() });
+    let conn = scene.connect(v311("s"));
+    scene.client(conn, [subscribe(1, &["a"]), subscribe(2, &["b"])].concat());
+    assert_eq!(scene.core.status().slow_reason, None);
+    scene.client(conn, subscribe(3, &["c"]));
+    assert_eq!(scene.core.status().slow_reason, Some(Reason::OpaqueConnection));
+}
+
+#[test]
+fn a_number_is_free_again_after_close() {
+    let mut scene = Scene::new();
+    let conn = scene.subscriber("s", "t");
+    scene.close(conn);
+    scene.core.handle_open(conn, scene.now);
+    scene.client(conn, v311("s2").bytes());
+    scene.broker(conn, connack(4, false, 0, &[]));
+    assert_eq!(scene.to_client(conn), connack(4, false, 0, &[]));
+    assert_eq!(scene.core.counters().connections, 1);
+}
