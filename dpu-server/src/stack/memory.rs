@@ -117,7 +117,7 @@ impl Memory {
             (address.port() == to.port()).then_some((*key, listener))
         })?;
         listener.backlog.push_back(client);
-        self.events.push(Event::Socket { key, readable: true, writable: false });
+        self.events.push(Event::Socket { key, readable: true, writable: false, ended: false });
         let peer = SocketAddr::from(([192, 0, 2, 1], 10_000 + (self.clients % 50_000) as u16));
         self.add_pipe(Ends { local: to, peer });
         Some(client)
@@ -193,7 +193,9 @@ impl Memory {
             matches!(socket, Socket::Stream(of) if *of == client).then_some(*key)
         });
         if let Some(key) = key {
-            self.events.push(Event::Socket { key, readable, writable: true });
+            let pipe = self.pipe(client);
+            let ended = pipe.client_fin || pipe.client_reset;
+            self.events.push(Event::Socket { key, readable, writable: true, ended });
         }
     }
 
@@ -295,7 +297,7 @@ impl Stack for Memory {
             Err(Errno::CONNREFUSED)
         };
         self.sockets.insert(key, (Socket::Connecting(outcome), kept(options)));
-        self.events.push(Event::Socket { key, readable: false, writable: true });
+        self.events.push(Event::Socket { key, readable: false, writable: true, ended: false });
         Ok(())
     }
 

@@ -10,7 +10,7 @@
 //! that is not open fails with `EBADF` and touches nothing else.
 //!
 //! Readiness is edge-like: an event says that something changed, and the caller tries until the answer is "empty" or
-//! "full". A [`Received`] shorter than the buffer says that nothing was left then.
+//! "full". Bytes that leave room in the buffer say that nothing more was there, unless the event said `ended`.
 
 mod batch;
 pub mod kernel;
@@ -61,6 +61,8 @@ pub enum Event {
         readable: bool,
         /// A connection may take bytes again, or a connect has an outcome.
         writable: bool,
+        /// A FIN or an error is behind what can be read: a short read does not mean that nothing is left.
+        ended: bool,
     },
     /// A watched descriptor is ready.
     Watched(Watch),

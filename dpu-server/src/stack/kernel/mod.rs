@@ -315,7 +315,7 @@ impl Stack for Kernel {
                 let ended = flags.intersects(F::RDHUP | F::HUP | F::ERR);
                 let readable = ended || flags.contains(F::IN);
                 let writable = ended || flags.contains(F::OUT);
-                events.push(Event::Socket { key, readable, writable });
+                events.push(Event::Socket { key, readable, writable, ended });
             }
         }
         Ok(())

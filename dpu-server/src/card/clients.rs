@@ -1,0 +1,223 @@
+//! The clients' side: events, new connections, bytes and ends.
+
+use std::time::Instant;
+
+use super::sockets::{Client, Entry, Kind, Stream};
+use super::{ACCEPT_RETRY, ACCEPTS_MAX, Card, READS_MAX, TO_BROKER_BYTES_MAX};
+use crate::attach::Attach;
+use crate::mqtt::ConnId;
+use crate::stack::{AcceptError, Event, Key, Received, Stack};
+use rustix::io::Errno;
+
+impl<A: Attach, S: Stack> Card<A, S> {
+    /// Remembers what changed.
+    pub(super) fn note_events(&mut self, events: &[Event]) {
+        for event in events {
+            let Event::Socket { key, readable, writable, ended } = *event else { continue };
+            let Some(entry) = self.sockets.get_mut(key.index()) else { continue };
+            match &mut entry.kind {
+                Kind::Named { is_accepting } => {
+                    if readable && !*is_accepting {
+                        *is_accepting = true;
+                        self.accepting.push_back(key);
+                    }
+                }
+                Kind::Connecting => {
+                    if writable {
+                        self.finish_connect(key);
+                    }
+                }
+                Kind::Stream(stream) => {
+                    stream.may_read |= readable;
+                    stream.has_end |= ended;
+                    stream.may_send |= writable;
+                    if readable {
+                        self.queue_read(key);
+                    }
+                    if writable {
+                        self.queue_send(key);
+                    }
+                }
+            }
+        }
+    }
+
+    fn finish_connect(&mut self, key: Key) {
+        let Some(outcome) = self.stack.connect_result(key) else { return };
+        if outcome.is_ok() {
+            self.begin_stream(key);
+        } else {
+            self.sockets[key.index()].kind = Kind::Named { is_accepting: false };
+        }
+        self.attach.connected(key, outcome);
+    }
+
+    /// The socket is a connection from now on.
+    fn begin_stream(&mut self, key: Key) {
+        let entry = &mut self.sockets[key.index()];
+        entry.kind = Kind::Stream(Stream::new());
+        self.sessions[entry.session].core.handle_open(ConnId(key.0), Instant::now());
+        self.queue_read(key);
+    }
+
+    /// Takes new connections, unless something is short.
+    pub(super) fn accept(&mut self, now: Instant) -> bool {
+        if self.accept_retry.is_some_and(|retry| retry <= now) {
+            self.accept_retry = None;
+        }
+        let mut moved = false;
+        for _ in 0..self.accepting.len() {
+            if self.accept_retry.is_some() || self.attach.is_blocked() {
+                break;
+            }
+            let Some(listener) = self.accepting.pop_front() else { break };
+            if self.accept_from(listener, now, &mut moved) {
+                self.accepting.push_back(listener);
+            } else if let Some(Entry { kind: Kind::Named { is_accepting }, .. }) =
+                self.sockets.get_mut(listener.index())
+            {
+                *is_accepting = false;
+            }
+        }
+        moved
+    }
+
+    /// True: there may be more.
+    fn accept_from(&mut self, listener: Key, now: Instant, moved: &mut bool) -> bool {
+        for _ in 0..ACCEPTS_MAX {
+            let Some(&Entry { session, kind: Kind::Named { .. } }) =
+                self.sockets.get(listener.index())
+            else {
+                return false;
+            };
+            if self.sockets.len() >= self.config.sockets_max {
+                self.pause_accepting(now, &format_args!("{} sockets are open", self.sockets.len()));
+                return true;
+            }
+            // A key is a u32 on the channel; there are never as many descriptors.
+            let key = Key(self.sockets.vacant_key() as u32);
+            match self.stack.accept(listener, key) {
+                Ok(ends) => {
+                    self.insert(session, Kind::Connecting);
+                    self.attach.accepted(listener, key, ends);
+                    self.begin_stream(key);
+                    *moved = true;
+                }
+                Err(AcceptError::Empty) => return false,
+                Err(error @ AcceptError::Exhausted(_)) => {
+                    self.pause_accepting(now, &error);
+                    return true;
+                }
+                Err(AcceptError::Failed(error)) => {
+                    tracing::warn!(?listener, %error, "accept failed");
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn pause_accepting(&mut self, now: Instant, reason: &dyn std::fmt::Display) {
+        if self.counters.accept_pauses == 0 {
+            tracing::warn!(%reason, "accepting pauses until a descriptor is free; said once");
+        }
+        self.counters.accept_pauses += 1;
+        self.accept_retry = Some(now + ACCEPT_RETRY);
+    }
+
+    /// Adds a socket to its session and returns its key.
+    pub(super) fn insert(&mut self, session: usize, kind: Kind) -> Key {
+        self.sessions[session].sockets += 1;
+        Key(self.sockets.insert(Entry { session, kind }) as u32)
+    }
+
+    pub(super) fn queue_read(&mut self, key: Key) {
+        if let Some(stream) = self.sockets.get_mut(key.index()).and_then(Entry::stream)
+            && stream.wants_read()
+            && !stream.in_readable
+        {
+            stream.in_readable = true;
+            self.readable.push_back(key);
+        }
+    }
+
+    /// Reads each readable client once.
+    pub(super) fn read(&mut self, now: Instant) -> bool {
+        let mut moved = false;
+        for _ in 0..self.readable.len().min(READS_MAX) {
+            let Some(key) = self.readable.pop_front() else { break };
+            let Some(entry) = self.sockets.get_mut(key.index()) else { continue };
+            let session = entry.session;
+            let Some(stream) = entry.stream() else { continue };
+            let is_queued = std::mem::take(&mut stream.in_readable);
+            let core = &mut self.sessions[session].core;
+            let conn = ConnId(key.0);
+            if !is_queued
+                || !stream.wants_read()
+                || core.to_broker(conn).bytes() > TO_BROKER_BYTES_MAX
+            {
+                // Read again when its broker has taken some.
+                continue;
+            }
+            moved = true;
+            match self.stack.recv(key, &mut self.read_buffer) {
+                Received::Bytes(bytes) => {
+                    core.handle_client(conn, &self.read_buffer[..bytes], now);
+                    stream.may_read = bytes == self.read_buffer.len() || stream.has_end;
+                    if stream.may_read {
+                        self.queue_read(key);
+                    }
+                }
+                Received::Empty => stream.may_read = false,
+                Received::Fin => match stream.send_error {
+                    None => self.client_ended(key, Client::Fin, now),
+                    Some(error) => self.client_ended(key, Client::Gone(error), now),
+                },
+                Received::Gone(error) => {
+                    let error = stream.send_error.unwrap_or(error);
+                    self.client_ended(key, Client::Gone(error), now);
+                }
+            }
+        }
+        moved
+    }
+
+    /// The client will send nothing more.
+    fn client_ended(&mut self, key: Key, how: Client, now: Instant) {
+        let entry = &mut self.sockets[key.index()];
+        let session = entry.session;
+        let Some(stream) = entry.stream() else { return };
+        stream.may_read = false;
+        stream.client = how;
+        self.sessions[session].core.handle_client_gone(ConnId(key.0), now);
+        if let Client::Gone(_) = how {
+            self.drop_outbox(key);
+            self.close_in_stack(key, crate::stack::End::Close);
+        }
+        // The end follows what is still to be handed to the broker.
+        self.queue_up(key);
+    }
+
+    /// Nobody will take what waits for this client.
+    pub(super) fn drop_outbox(&mut self, key: Key) {
+        let session = self.sockets[key.index()].session;
+        let outbox = self.sessions[session].core.outbox(ConnId(key.0));
+        let bytes = outbox.bytes();
+        outbox.advance(bytes);
+        let drained = outbox.broker_bytes_drained();
+        if drained > 0 {
+            self.attach.drained(key, drained);
+        }
+    }
+
+    /// A send found the connection gone.
+    pub(super) fn send_failed(&mut self, key: Key, error: Errno) {
+        self.drop_outbox(key);
+        let Some(stream) = self.sockets[key.index()].stream() else { return };
+        stream.send_error = Some(error);
+        stream.may_send = false;
+        stream.may_read = true;
+        stream.has_end = true;
+        self.queue_read(key);
+    }
+}

@@ -1,0 +1,189 @@
+//! What waits leaves: client bytes towards brokers, outboxes towards clients.
+//!
+//! ```text
+//! Core::poll_dirty ──► upward   ──► attach.data, as far as credit goes
+//!                 └──► sendable ──► Batch ──► stack.send ──► advance, credit back to the broker
+//! ```
+
+use std::time::Instant;
+
+use super::sockets::{Client, Entry};
+use super::{Card, TO_BROKER_BYTES_MAX};
+use crate::attach::Attach;
+use crate::mqtt::ConnId;
+use crate::stack::{Batch, Key, Sent, Stack};
+
+impl<A: Attach, S: Stack> Card<A, S> {
+    /// True if anything moved.
+    pub(super) fn flush(&mut self, now: Instant) -> bool {
+        self.collect_dirty();
+        let up = self.send_up();
+        let down = self.send_down(now);
+        up | down
+    }
+
+    /// Asks every core which connections have something new.
+    fn collect_dirty(&mut self) {
+        for (_, session) in &mut self.sessions {
+            while let Some(conn) = session.core.poll_dirty() {
+                let key = Key(conn.0);
+                let Some(stream) = self.sockets.get_mut(key.index()).and_then(Entry::stream) else {
+                    continue;
+                };
+                if !stream.in_upward && !session.core.to_broker(conn).is_empty() {
+                    stream.in_upward = true;
+                    self.upward.push_back(key);
+                }
+                let outbox = session.core.outbox(conn);
+                if !stream.in_sendable && stream.may_send && !outbox.is_empty() {
+                    stream.in_sendable = true;
+                    self.sendable.push(key);
+                }
+                let swallowed = outbox.broker_bytes_drained();
+                if swallowed > 0 {
+                    self.attach.drained(key, swallowed);
+                }
+            }
+        }
+    }
+
+    pub(super) fn queue_up(&mut self, key: Key) {
+        if let Some(stream) = self.sockets.get_mut(key.index()).and_then(Entry::stream)
+            && !stream.in_upward
+        {
+            stream.in_upward = true;
+            self.upward.push_back(key);
+        }
+    }
+
+    pub(super) fn queue_send(&mut self, key: Key) {
+        if let Some(stream) = self.sockets.get_mut(key.index()).and_then(Entry::stream)
+            && stream.may_send
+            && !stream.in_sendable
+        {
+            stream.in_sendable = true;
+            self.sendable.push(key);
+        }
+    }
+
+    /// Hands client bytes, and behind the last of them the client's end, to the brokers.
+    fn send_up(&mut self) -> bool {
+        let mut moved = false;
+        for _ in 0..self.upward.len() {
+            if self.attach.is_blocked() {
+                break;
+            }
+            let Some(key) = self.upward.pop_front() else { break };
+            let Some(entry) = self.sockets.get_mut(key.index()) else { continue };
+            let session = entry.session;
+            let Some(stream) = entry.stream() else { continue };
+            if !std::mem::take(&mut stream.in_upward) {
+                continue;
+            }
+            let queue = self.sessions[session].core.to_broker(ConnId(key.0));
+            let taken = self.attach.data(key, queue.as_slice());
+            queue.advance(taken);
+            moved |= taken > 0;
+            let left = queue.bytes();
+            if left == 0 && !stream.is_told {
+                match stream.client {
+                    Client::Open => {}
+                    Client::Fin => {
+                        stream.is_told = true;
+                        self.attach.eof(key);
+                    }
+                    Client::Gone(error) => {
+                        stream.is_told = true;
+                        self.attach.reset(key, error);
+                    }
+                }
+            }
+            if left <= TO_BROKER_BYTES_MAX {
+                self.queue_read(key);
+            }
+            if left > 0 && self.attach.is_blocked() {
+                // Credit is left, the channel is full: the first again when it has room.
+                if let Some(stream) = self.sockets[key.index()].stream() {
+                    stream.in_upward = true;
+                    self.upward.push_front(key);
+                }
+            }
+        }
+        moved
+    }
+
+    /// Sends all outboxes that have something and room, in one batch.
+    fn send_down(&mut self, now: Instant) -> bool {
+        let mut keys = std::mem::take(&mut self.sendable);
+        let mut outboxes = std::mem::take(&mut self.outboxes);
+        for key in keys.drain(..) {
+            let Some(entry) = self.sockets.get_mut(key.index()) else { continue };
+            let session = entry.session;
+            let Some(stream) = entry.stream() else { continue };
+            let is_queued = std::mem::take(&mut stream.in_sendable);
+            let outbox = self.sessions[session].core.outbox(ConnId(key.0));
+            if is_queued && stream.may_send && !outbox.is_empty() {
+                // Lent to the batch, which borrows many outboxes at once, and given back below.
+                outboxes.push((key, std::mem::take(outbox)));
+            }
+        }
+        self.sendable = keys;
+        let mut batch: Batch<'_> = std::mem::take(&mut self.batch).recycle();
+        for (key, outbox) in &outboxes {
+            batch.push(*key, outbox.chunks());
+        }
+        let mut sent = std::mem::take(&mut self.sent);
+        self.stack.send(&batch, &mut sent);
+        let mut outcomes = std::mem::take(&mut self.outcomes);
+        outcomes.extend(batch.iter().zip(&sent).map(|((key, part), &sent)| {
+            let offered = part.iter().map(|slice| slice.len()).sum();
+            (key, offered, sent)
+        }));
+        self.batch = batch.recycle();
+        self.sent = sent;
+        for (key, outbox) in outboxes.drain(..) {
+            let session = self.sockets[key.index()].session;
+            *self.sessions[session].core.outbox(ConnId(key.0)) = outbox;
+        }
+        self.outboxes = outboxes;
+        let moved = !outcomes.is_empty();
+        for (key, offered, sent) in outcomes.drain(..) {
+            self.note_sent(key, offered, sent, now);
+        }
+        self.outcomes = outcomes;
+        moved
+    }
+
+    fn note_sent(&mut self, key: Key, offered: usize, sent: Sent, now: Instant) {
+        match sent {
+            Sent::Bytes(bytes) => self.sent(key, bytes, bytes < offered, now),
+            Sent::Full => self.sent(key, 0, true, now),
+            Sent::Gone(error) => {
+                self.send_failed(key, error);
+                self.finish_if_drained(key, now);
+            }
+        }
+    }
+
+    /// Bytes of an outbox left.
+    fn sent(&mut self, key: Key, bytes: usize, is_full: bool, now: Instant) {
+        let Some(entry) = self.sockets.get_mut(key.index()) else { return };
+        let session = entry.session;
+        let Some(stream) = entry.stream() else { return };
+        stream.may_send = !is_full;
+        let outbox = self.sessions[session].core.outbox(ConnId(key.0));
+        outbox.advance(bytes);
+        let drained = outbox.broker_bytes_drained();
+        let is_empty = outbox.is_empty();
+        if drained > 0 {
+            self.attach.drained(key, drained);
+        }
+        if is_empty {
+            self.finish_if_drained(key, now);
+        } else if !is_full {
+            self.queue_send(key);
+        } else if bytes > 0 {
+            self.linger_on(key, now);
+        }
+    }
+}

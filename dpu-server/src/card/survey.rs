@@ -1,0 +1,50 @@
+//! What the card has counted and holds now, in one value for whoever serves metrics.
+
+use super::endings::add;
+use super::{Card, Counters};
+use crate::attach::Attach;
+use crate::mqtt::{Counters as CoreCounters, Reason};
+use crate::stack::{Sends, Stack};
+
+/// See the module.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Survey {
+    /// All cores together, those of past sessions included.
+    pub core: CoreCounters,
+    /// What the card itself counted.
+    pub card: Counters,
+    /// How outboxes were sent.
+    pub sends: Sends,
+    /// Brokers now.
+    pub sessions_open: u64,
+    /// Brokers that are gone and whose clients still take what is left.
+    pub sessions_ended: u64,
+    /// Brokers whose every PUBLISH goes to themselves now, indexed by [`Reason`].
+    pub slow: [u64; Reason::ALL.len()],
+}
+
+impl<A: Attach, S: Stack> Card<A, S> {
+    /// Counts.
+    pub fn survey(&self) -> Survey {
+        let mut survey =
+            Survey { core: self.past.clone(), card: self.counters, ..Survey::default() };
+        survey.sends = self.stack.sends();
+        for (_, session) in &self.sessions {
+            let counters = session.core.counters();
+            add(&mut survey.core, counters);
+            survey.core.connections += counters.connections;
+            survey.core.sessions += counters.sessions;
+            survey.core.subscriptions += counters.subscriptions;
+            survey.core.routes += counters.routes;
+            if session.is_ended {
+                survey.sessions_ended += 1;
+                continue;
+            }
+            survey.sessions_open += 1;
+            if let Some(reason) = session.core.status().slow_reason {
+                survey.slow[reason as usize] += 1;
+            }
+        }
+        survey
+    }
+}
