@@ -183,6 +183,10 @@ impl Entries {
         Entries { tail: 0 }
     }
 
+    pub(crate) fn position(&self) -> u64 {
+        self.tail
+    }
+
     /// The next entry, left in place until [`consume`](Self::consume).
     pub(crate) fn peek(&self, memory: &Memory) -> Result<Option<Entry>, RingViolation> {
         let head = memory.header().tx_head.0.load(Ordering::SeqCst);

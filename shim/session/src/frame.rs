@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags,
+    SendAncillaryMessage, SendFlags, UCred,
 };
 
 /// Largest control message, in bytes. The largest one in use carries [`mqttshim_schema::OPTIONS_MAX`] options.
@@ -19,6 +19,17 @@ pub const FRAME_FDS_MAX: usize = 2;
 
 /// The descriptors a frame brought, in the order they were sent.
 pub type FrameFds = [Option<OwnedFd>; FRAME_FDS_MAX];
+
+/// A frame that arrived.
+#[derive(Debug)]
+pub struct Received {
+    /// Bytes written to the buffer; 0 when the other side is gone.
+    pub length: usize,
+    /// The descriptors it brought.
+    pub fds: FrameFds,
+    /// Who sent it, as the kernel saw it at that moment; only on a socket with `SO_PASSCRED`.
+    pub sender: Option<UCred>,
+}
 
 /// Sends `bytes` with `fds`. Waits for room as long as the socket's own time-out allows, unless `flags` say not to.
 ///
@@ -42,32 +53,33 @@ pub fn send(
     .map(|_| ())
 }
 
-/// Receives one frame into `buffer`. Returns its length, 0 when the other side is gone, and its descriptors, which are
-/// close-on-exec.
+/// Receives one frame into `buffer`. Its descriptors are close-on-exec.
 ///
 /// # Errors
 /// As `recvmsg(2)`; EMSGSIZE when the frame or its descriptors did not fit.
-pub fn receive(
-    socket: impl AsFd,
-    buffer: &mut [u8],
-    flags: RecvFlags,
-) -> Result<(usize, FrameFds), Errno> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FRAME_FDS_MAX))];
+pub fn receive(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> Result<Received, Errno> {
+    const SPACE: usize = rustix::cmsg_space!(ScmRights(FRAME_FDS_MAX), ScmCredentials(1));
+    let mut space = [MaybeUninit::uninit(); SPACE];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = flags | RecvFlags::CMSG_CLOEXEC;
     let message = rustix::io::retry_on_intr(|| {
         rustix::net::recvmsg(&socket, &mut [IoSliceMut::new(buffer)], &mut control, flags)
     })?;
     let mut fds = FrameFds::default();
-    let received = control.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
-        _ => None,
-    });
-    for (place, fd) in fds.iter_mut().zip(received.flatten()) {
-        *place = Some(fd);
+    let mut sender = None;
+    for item in control.drain() {
+        match item {
+            RecvAncillaryMessage::ScmRights(received) => {
+                for (place, fd) in fds.iter_mut().zip(received) {
+                    *place = Some(fd);
+                }
+            }
+            RecvAncillaryMessage::ScmCredentials(who) => sender = Some(who),
+            _ => {}
+        }
     }
     if message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
         return Err(Errno::MSGSIZE);
     }
-    Ok((message.bytes, fds))
+    Ok(Received { length: message.bytes, fds, sender })
 }

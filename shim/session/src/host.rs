@@ -298,6 +298,16 @@ impl Host {
         self.entries.consume(&self.memory, entry);
     }
 
+    /// How far the program has written, as a stamp. An entry with a later stamp did not exist yet.
+    pub fn written(&self) -> u64 {
+        self.memory.header().tx_head.0.load(Ordering::SeqCst)
+    }
+
+    /// How far the agent has read, as a stamp.
+    pub fn consumed(&self) -> u64 {
+        self.entries.position()
+    }
+
     /// Says that the agent is about to sleep: programs ring from now on. `false`: there is something already, do not.
     pub fn prepare_sleep(&self) -> bool {
         let header = self.memory.header();

@@ -239,7 +239,7 @@ impl Offsets {
 
 const _: () = assert!(size_of::<Header>() <= PAGE);
 const _: () = assert!(RX_BYTES.is_power_of_two() && TX_BYTES.is_power_of_two());
-const _: () = assert!(RX_BYTES % PAGE == 0);
+const _: () = assert!(RX_BYTES.is_multiple_of(PAGE));
 
 #[cfg(test)]
 mod tests {

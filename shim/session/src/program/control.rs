@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-use crate::frame::{self, FRAME_BYTES_MAX, FrameFds};
+use crate::frame::{self, FRAME_BYTES_MAX, FrameFds, Received};
 use crate::program::{Session, SlotId};
 
 /// How long the card may take to answer; one second more than the lease after which it counts as gone.
@@ -22,7 +22,7 @@ const OWN_SESSION: SessionId = SessionId(0);
 /// The answer comes on a socket of its own, so it needs no number.
 const ONLY_REQUEST: RequestId = RequestId(0);
 /// "No socket yet" in a request.
-pub(crate) const NEW_SOCKET: SocketId = SocketId(u32::MAX);
+pub const NEW_SOCKET: SocketId = SocketId(u32::MAX);
 const UNSPECIFIED: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// A listening socket's placeholder.
@@ -206,7 +206,7 @@ impl Session {
         // The agent's copy is now the only one: its death ends the wait.
         drop(theirs);
         let mut buffer = vec![0; FRAME_BYTES_MAX];
-        let (length, fds) =
+        let Received { length, fds, .. } =
             frame::receive(&own, &mut buffer, RecvFlags::empty()).map_err(|_| Errno::CONNRESET)?;
         match mqttshim_schema::decode(&buffer[..length]) {
             Ok(Message::Reply { errno: 0, address, value, .. }) => {

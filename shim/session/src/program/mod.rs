@@ -21,7 +21,7 @@ use crate::lock;
 use crate::memory::Memory;
 use crate::sync::{Ordering, fence};
 
-pub use control::Listening;
+pub use control::{Listening, NEW_SOCKET};
 pub use open::OpenError;
 pub use stream::{Accept, Read, Write};
 

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
-use crate::frame::{self, FRAME_BYTES_MAX};
+use crate::frame::{self, FRAME_BYTES_MAX, Received};
 use crate::layout::{LAYOUT_MAX, LAYOUT_MIN, RX_BYTES};
 use crate::memory::{Memory, MemoryError};
 use crate::program::Session;
@@ -184,7 +184,7 @@ fn greet(control: &OwnedFd, path: &Path, program: &str) -> Result<(), OpenError>
 fn take_answer(control: &OwnedFd, path: &Path) -> Result<(OwnedFd, OwnedFd), OpenError> {
     let unclear = |what: String| OpenError::Answer { path: path.into(), what };
     let mut buffer = vec![0; FRAME_BYTES_MAX];
-    let (length, fds) = frame::receive(control, &mut buffer, RecvFlags::empty())
+    let Received { length, fds, .. } = frame::receive(control, &mut buffer, RecvFlags::empty())
         .map_err(|errno| OpenError::Absent { path: path.into(), errno })?;
     if length == 0 {
         return Err(OpenError::Absent { path: path.into(), errno: Errno::CONNRESET });

@@ -1,0 +1,194 @@
+//! What the card says: connections, bytes, credit, ends.
+//!
+//! A message for a number the agent has closed already is on its way past the Close and means nothing. A number nobody gave
+//! out is a fault of the card; it is logged, and the message dropped.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use mqttshim_channel::CommChannel;
+use mqttshim_schema::{Hello, Message, SessionId, SocketId, Stamp};
+use mqttshim_session::host::ReceiveViolation;
+use mqttshim_session::{SlotId, State};
+use rustix::io::Errno;
+
+use crate::agent::Agent;
+use crate::lease::Lease;
+use crate::peer::{Role, Socket};
+
+impl Agent {
+    pub(crate) fn handle_card(
+        &mut self,
+        channel: &mut dyn CommChannel,
+        message: &Message<'_>,
+        now: Instant,
+    ) {
+        if self.card.is_none() && !matches!(message, Message::Hello(_)) {
+            tracing::error!("the card said something before Hello");
+            self.lose_card(now);
+            return;
+        }
+        match *message {
+            Message::Hello(ref hello) => self.meet_card(channel, hello, now),
+            Message::Accepted { listener, socket, local, peer } => {
+                self.accept(channel, listener, socket, local, peer);
+            }
+            Message::Connected { socket, errno, local, peer } => {
+                self.connected(socket, errno, local, peer);
+            }
+            Message::Data { socket, stamp, bytes, .. } => {
+                self.deliver(channel, socket, bytes, stamp);
+            }
+            Message::Eof { socket, .. } => {
+                if let Some((session, slot)) = self.find(socket) {
+                    self.with_peer(session, |peer| peer.end_of_stream(slot));
+                }
+            }
+            Message::Reset { socket, errno } => self.reset(channel, socket, errno),
+            Message::Credit { socket, bytes } => self.credit(socket, bytes),
+            Message::Close { socket, .. } => {
+                self.places.remove(&socket);
+            }
+            Message::Reply { request, errno, address, value } => {
+                self.handle_reply(request, errno, address, value);
+            }
+            Message::Heartbeat { .. } => {}
+            Message::Bind { .. }
+            | Message::Listen { .. }
+            | Message::Connect { .. }
+            | Message::Blocked { .. }
+            | Message::Shutdown { .. }
+            | Message::Option { .. }
+            | Message::Notice { .. } => {
+                tracing::error!("the card said something only a host says");
+                self.lose_card(now);
+            }
+        }
+    }
+
+    fn meet_card(&mut self, channel: &mut dyn CommChannel, hello: &Hello<'_>, now: Instant) {
+        match mqttshim_schema::negotiate(&Lease::hello(channel.max_message_bytes()), hello) {
+            Ok(agreed) => {
+                tracing::info!(card = hello.program, version = agreed.version, "the card answered");
+                self.card_window = hello.window_bytes;
+                let is_first = self.card.replace(agreed).is_none();
+                if is_first {
+                    self.rendezvous.wake_orphans();
+                    self.accept_programs();
+                }
+            }
+            Err(error) => {
+                tracing::error!(%error, "the card and this host do not understand each other");
+                self.lose_card(now);
+            }
+        }
+    }
+
+    fn find(&self, socket: SocketId) -> Option<(SessionId, SlotId)> {
+        let place = self.places.get(&socket).copied();
+        if place.is_none() {
+            tracing::warn!(socket = socket.0, "the card named a socket nobody gave out");
+        }
+        place
+    }
+
+    fn with_peer(&mut self, session: SessionId, act: impl FnOnce(&mut crate::peer::Peer)) {
+        if let Some(peer) = self.peers.get_mut(&session) {
+            act(peer);
+        }
+    }
+
+    fn accept(
+        &mut self,
+        channel: &mut dyn CommChannel,
+        listener: SocketId,
+        socket: SocketId,
+        local: SocketAddr,
+        client: SocketAddr,
+    ) {
+        let Some((session, queue)) = self.find(listener) else { return };
+        let place = self.peers.get_mut(&session).and_then(|peer| {
+            let is_listener = matches!(peer.socket_at(queue)?.role, Role::Listener(_));
+            is_listener.then(|| peer.host.allocate(State::Gone)).flatten()
+        });
+        let Some(slot) = place else {
+            // The listener is closing, or the session is full: the client is reset, as when a backlog overflows.
+            self.places.insert(socket, (session, queue));
+            self.say(channel, &Message::Close { socket, stamp: 0, unread: true });
+            return;
+        };
+        self.places.insert(socket, (session, slot));
+        let Some(peer) = self.peers.get_mut(&session) else { return };
+        peer.insert(Socket::new(slot, socket, Role::Offered(queue)));
+        peer.host.set(slot, Some(local), Some(client), State::Connected);
+        if let Err(violation) = peer.offer(queue, slot, &self.rendezvous) {
+            tracing::warn!(%violation, "a listener's queue is full");
+            self.reset_socket(channel, session, slot);
+        }
+    }
+
+    fn connected(&mut self, socket: SocketId, errno: i32, local: SocketAddr, other: SocketAddr) {
+        let Some((session, slot)) = self.find(socket) else { return };
+        self.with_peer(session, |peer| {
+            if errno == 0 {
+                peer.host.set(slot, Some(local), Some(other), State::Connected);
+                peer.take_filler(slot);
+            } else {
+                peer.fail(slot, errno);
+            }
+        });
+    }
+
+    fn deliver(
+        &mut self,
+        channel: &mut dyn CommChannel,
+        socket: SocketId,
+        bytes: &[u8],
+        stamp: Stamp,
+    ) {
+        let Some((session, slot)) = self.find(socket) else { return };
+        let Some(peer) = self.peers.get_mut(&session) else { return };
+        let Some(delivered) = peer.socket_at(slot).map(|socket| {
+            socket.delivered += bytes.len() as u64;
+            socket.delivered
+        }) else {
+            return;
+        };
+        let mut outcome: Result<(), ReceiveViolation> = peer.deliver(slot, bytes, stamp);
+        if outcome.is_ok() && peer.wants_grant(slot, delivered) {
+            outcome = match self.grant(channel, session, slot) {
+                Ok(()) => Ok(()),
+                Err(crate::entries::Violation::Receive(violation)) => Err(violation),
+                Err(_) => Ok(()),
+            };
+        }
+        if let Err(violation) = outcome {
+            tracing::error!(session = session.0, %violation, "a session's memory contradicts itself; the session is ended");
+            self.end_session(channel, session);
+        }
+    }
+
+    /// The client is gone. Nothing more will be said about its number.
+    fn reset(&mut self, channel: &mut dyn CommChannel, socket: SocketId, errno: i32) {
+        let Some((session, slot)) = self.find(socket) else { return };
+        let Some(peer) = self.peers.get_mut(&session) else { return };
+        let Some(place) = peer.socket_at(slot) else { return };
+        if std::mem::replace(&mut place.is_closed, true) {
+            return;
+        }
+        let errno = if errno > 0 { errno } else { Errno::CONNRESET.raw_os_error() };
+        peer.fail(slot, errno);
+        let stamp = peer.host.consumed();
+        self.say(channel, &Message::Close { socket, stamp, unread: false });
+    }
+
+    fn credit(&mut self, socket: SocketId, bytes: u32) {
+        let Some((session, slot)) = self.find(socket) else { return };
+        self.with_peer(session, |peer| {
+            peer.host.grant(slot, bytes);
+            if peer.host.unblocks(slot) {
+                peer.take_filler(slot);
+            }
+        });
+    }
+}
