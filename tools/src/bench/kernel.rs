@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, ipproto, sockopt,
@@ -154,9 +155,16 @@ impl Transport for KernelTransport {
                 sink(Event { connection, at_ns: now_ns(), what: What::Closed(reason) });
             }
         }
+        // epoll_wait(2) counts milliseconds; ppoll(2) on the set is exact.
         let timeout = wait.try_into().context("timeout")?;
+        let mut set = [PollFd::new(&self.epoll, PollFlags::IN)];
+        match rustix::event::poll(&mut set, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error).context("poll"),
+        }
         self.events.clear();
-        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&timeout)) {
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&at_once)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error).context("epoll_wait"),
         }

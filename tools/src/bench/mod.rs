@@ -103,9 +103,9 @@ pub(crate) struct CommonArgs {
     /// Make a veth pair for this run; targets are then reached at its address, so HOST is ignored (root)
     #[arg(long)]
     setup_veth: bool,
-    /// Longest wait of an acknowledgement, for --client wire; 0 is the end of each burst
-    #[arg(long, value_name = "MS", default_value_t = 0)]
-    ack_delay: u64,
+    /// How long acknowledgements wait, for --client wire [default: until a burst of frames ends, at most 5]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(0..=500))]
+    ack_delay: Option<u64>,
     /// Bytes of payload, at least 8
     #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u32).range(8..=1_048_576))]
     payload: u32,
@@ -278,7 +278,7 @@ fn wire_config(
         }
         return Ok(None);
     }
-    let ack_delay = Duration::from_millis(args.ack_delay);
+    let ack_delay = args.ack_delay.map(Duration::from_millis);
     if let Some(pair) = veth {
         let interface = pair.client_end.clone();
         return Ok(Some(WireConfig { interface, address: pair.client, ack_delay }));
@@ -361,19 +361,7 @@ fn run_fanout(args: &FanoutArgs) -> Result<Report> {
         let (rows, client) = fanout.measure(transport, &scene.contestants, size, &scene.stop)?;
         add_rows(&mut report, rows, client);
     }
-    let interval_ns = 1e9 / args.rate;
-    let slow = |row: &&report::Row| row.latency.p50_ns as f64 > interval_ns;
-    let slow: Vec<_> = report
-        .rows
-        .iter()
-        .filter(slow)
-        .map(|row| format!("{} at {}", row.target, row.size))
-        .collect();
-    if !slow.is_empty() {
-        report
-            .notes
-            .push(format!("at this rate messages queue behind one another: {}", slow.join(", ")));
-    }
+    report.notes.extend(doubts(&report.rows, args.rate));
     Ok(report)
 }
 
@@ -411,19 +399,32 @@ fn run_echo(args: &EchoArgs) -> Result<Report> {
 }
 
 fn add_rows(report: &mut Report, rows: Vec<report::Row>, client: String) {
-    for row in &rows {
-        let share = row.late * 100 / (row.latency.count as u64).max(1);
-        if share > 0 {
-            let (target, size) = (&row.target, row.size);
-            report
-                .notes
-                .push(format!("{target} at {size}: {share} % of messages left over 1 ms late"));
-        }
-    }
     report.rows.extend(rows);
     if !report.notes.contains(&client) {
         report.notes.push(client);
     }
+}
+
+/// Notes on rows whose figures say less than they seem to.
+fn doubts(rows: &[report::Row], rate: f64) -> Vec<String> {
+    let named = |doubtful: &dyn Fn(&report::Row) -> bool| {
+        let rows: Vec<_> = rows
+            .iter()
+            .filter(|row| doubtful(row))
+            .map(|row| format!("{} at {}", row.target, row.size))
+            .collect();
+        rows.join(", ")
+    };
+    let late = named(&|row| row.late * 20 > row.latency.count as u64);
+    let queued = named(&|row| row.latency.p50_ns as f64 > 1e9 / rate);
+    let mut notes = Vec::new();
+    if !late.is_empty() {
+        notes.push(format!("over 5 % of messages were issued more than 1 ms late: {late}"));
+    }
+    if !queued.is_empty() {
+        notes.push(format!("at this rate messages queue behind one another: {queued}"));
+    }
+    notes
 }
 
 fn client_text(client: Client) -> &'static str {
