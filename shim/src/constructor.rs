@@ -1,0 +1,33 @@
+//! What happens when the library is loaded: symbols are resolved, the environment is read, fork is told to tell us. No
+//! thread, no descriptor, no output.
+
+use crate::environment;
+use crate::fork;
+use crate::guard;
+use crate::real;
+
+/// Run by the dynamic linker after libc's own initialisation, before `main`.
+extern "C" fn load() {
+    guard::fenced(|| {
+        real::resolve();
+        environment::read();
+        fork::register();
+    });
+}
+
+// In unit tests there is nothing to take over.
+#[cfg(not(test))]
+#[used]
+// SAFETY: the section holds pointers to functions of this type; the linker's arguments are ignored.
+#[unsafe(link_section = ".init_array")]
+static LOAD: extern "C" fn() = load;
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn loading_leaves_errno_alone() {
+        crate::errno::set(rustix::io::Errno::NOTTY);
+        super::load();
+        assert_eq!(crate::errno::last(), rustix::io::Errno::NOTTY);
+    }
+}

@@ -1,0 +1,58 @@
+//! The program's descriptors, as the safe calls of rustix take them.
+
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use rustix::io::{DupFlags, Errno, FdFlags};
+
+use crate::errno;
+use crate::real;
+
+/// Borrows a descriptor the program named in the call we are in.
+///
+/// # Panics
+/// Never for a descriptor that is in the table: those are not negative.
+pub(crate) fn borrow(fd: RawFd) -> BorrowedFd<'static> {
+    assert!(fd >= 0, "a descriptor in the table is not negative");
+    // SAFETY: it is not -1. The program passed it to the call in progress and so keeps it open until the call returns; if
+    // it closes it meanwhile in another thread, the kernel answers EBADF, as it does without us.
+    unsafe { BorrowedFd::borrow_raw(fd) }
+}
+
+/// The number of the file behind a descriptor, which tells a placeholder from whatever got its number later. 0 when closed.
+pub(crate) fn inode(fd: RawFd) -> u32 {
+    // Socket inodes are 32 bits wide (get_next_ino), so nothing is lost.
+    rustix::fs::fstat(borrow(fd)).map_or(0, |stat| stat.st_ino as u32)
+}
+
+/// Whether the descriptor is in non-blocking mode.
+pub(crate) fn is_nonblocking(fd: RawFd) -> bool {
+    rustix::fs::fcntl_getfl(borrow(fd))
+        .is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK))
+}
+
+/// `getsockopt(2)` of the kernel.
+pub(crate) fn get_option(
+    fd: RawFd,
+    level: i32,
+    name: i32,
+    value: &mut [u8],
+) -> Result<usize, Errno> {
+    let mut length = value.len() as libc::socklen_t;
+    // SAFETY: value and length are live and the length is the value's.
+    let outcome =
+        unsafe { real::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &mut length) };
+    if outcome == 0 { Ok(length as usize) } else { Err(errno::last()) }
+}
+
+/// Puts the open file behind `source` on the number `fd`, which keeps its close-on-exec flag.
+pub(crate) fn replace(fd: RawFd, source: impl AsFd) -> Result<(), Errno> {
+    let flags = rustix::io::fcntl_getfd(borrow(fd))?;
+    let flags = match flags.contains(FdFlags::CLOEXEC) {
+        true => DupFlags::CLOEXEC,
+        false => DupFlags::empty(),
+    };
+    // SAFETY: the descriptor stays the program's: ManuallyDrop keeps it open, and only its file changes.
+    let target = unsafe { OwnedFd::from_raw_fd(fd) };
+    rustix::io::dup3(source, &mut ManuallyDrop::new(target), flags)
+}

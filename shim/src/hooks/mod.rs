@@ -1,0 +1,132 @@
+//! The libc symbols we replace. Nothing is decided here.
+//!
+//! ```text
+//! hook ── table: not ours ─────────────────────────────► real function, same arguments
+//!   └──── ours ──► fence { sockets::… } ──► Outcome ──► return value and errno
+//!                        ▲                     │ Await…
+//!                        └──── wait in the kernel, outside the fence
+//! ```
+//!
+//! Each function looks its descriptor up (one load), turns pointers into slices, and asks `sockets`. The program may call us
+//! from a signal handler, a forked child, or a thread with a 16 KiB stack: nothing large lives on the stack, no lock is
+//! held across a wait, and data calls allocate nothing.
+
+mod accepting;
+mod copying;
+mod descriptors;
+mod fortified;
+mod messages;
+mod naming;
+mod reading;
+mod setting;
+mod vectors;
+mod writing;
+
+use std::os::fd::RawFd;
+use std::time::Instant;
+
+use libc::{c_int, ssize_t};
+use rustix::io::Errno;
+
+use crate::errno;
+use crate::guard;
+use crate::outcome::{Outcome, Woken};
+use crate::sessions;
+use crate::table;
+use crate::wait;
+
+/// Defines an exported function.
+///
+/// `C-unwind`: a cancelled thread unwinds through a hook that waits. In unit tests the names are not exported, or the test
+/// program's own calls would come here.
+macro_rules! hook {
+    ($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty $body:block) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As for the libc function of this name.
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        #[cfg_attr(test, allow(dead_code, reason = "exported in the library only"))]
+        pub(crate) unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result $body
+    };
+}
+pub(crate) use hook;
+
+/// Sets `errno` and returns what a failing call returns.
+fn fail(errno: Errno) -> isize {
+    errno::set(errno);
+    -1
+}
+
+/// Attempts a call on `fd` until it came to something. `None`: the call is the kernel's.
+fn drive(fd: RawFd, mut attempt: impl FnMut(Woken) -> Outcome) -> Option<isize> {
+    if guard::inside() {
+        // A signal handler interrupted us: what is the kernel's works, a placeholder must not be touched.
+        return table::get(fd).is_placeholder().then(|| fail(Errno::AGAIN));
+    }
+    let mut woken = Woken::First;
+    let mut started = None;
+    loop {
+        let outcome = guard::fenced(|| attempt(woken)).unwrap_or_else(|| poison(fd));
+        let (moved, waited) = match outcome {
+            Outcome::Done(value) => return Some(value),
+            Outcome::Fail(errno) => return Some(fail(errno)),
+            Outcome::Pass => return None,
+            Outcome::BrokenPipe => {
+                // SAFETY: raising a signal for the calling thread has no preconditions.
+                unsafe { libc::raise(libc::SIGPIPE) };
+                return Some(fail(Errno::PIPE));
+            }
+            Outcome::AwaitReadable { moved } => (moved, wait::readable(fd)),
+            Outcome::AwaitWritable { moved } => {
+                (moved, wait::writable(fd, *started.get_or_insert_with(Instant::now)))
+            }
+        };
+        match waited {
+            Ok(reason) => woken = reason,
+            Err(Errno::NOTSOCK) if moved == 0 => return forget_stale(fd),
+            Err(errno) if moved == 0 => return Some(fail(errno)),
+            Err(_) => return Some(moved.cast_signed()),
+        }
+    }
+}
+
+/// The number names another file by now.
+fn forget_stale(fd: RawFd) -> Option<isize> {
+    guard::fenced(|| crate::descriptors::forget_stale(fd, table::get(fd)));
+    None
+}
+
+/// After a panic: the socket is dead from now on. What is the kernel's stays the kernel's.
+#[cold]
+fn poison(fd: RawFd) -> Outcome {
+    let entry = table::get(fd);
+    let poisoned = guard::fenced(|| {
+        let session = entry.socket().and_then(|socket| Some((socket, sessions::of(socket)?)));
+        if let Some((socket, session)) = session {
+            session.poison(socket.slot);
+        }
+    });
+    match (entry.is_placeholder(), poisoned) {
+        (true, _) => Outcome::Fail(Errno::CONNRESET),
+        (false, _) => Outcome::Pass,
+    }
+}
+
+/// For bookkeeping after a real call: its panic changes nothing about the call.
+fn note(work: impl FnOnce()) {
+    if !guard::inside() {
+        guard::fenced(work);
+    }
+}
+
+/// A return value of `int`.
+fn int(value: isize) -> c_int {
+    // Descriptors, lengths of options, 0 and −1.
+    c_int::try_from(value).unwrap_or(c_int::MAX)
+}
+
+/// A return value of `ssize_t`.
+fn size(value: isize) -> ssize_t {
+    value
+}

@@ -1,0 +1,178 @@
+//! read, readv, preadv2, recv, recvfrom.
+
+use libc::{c_int, c_void, iovec, off_t, off64_t, size_t, sockaddr, socklen_t, ssize_t};
+use rustix::io::Errno;
+
+use super::vectors;
+use super::{drive, fail, hook, size};
+use crate::real;
+use crate::sockets::receive::Receive;
+use crate::table;
+
+/// `RWF_NOWAIT` of preadv2(2).
+const RWF_NOWAIT: c_int = 8;
+
+/// `None`: the call is the kernel's.
+///
+/// # Safety
+/// `target` points to `count` writable bytes, or `count` is 0.
+unsafe fn receive(fd: c_int, target: *mut c_void, count: size_t, flags: c_int) -> Option<isize> {
+    // SAFETY: as the caller promises.
+    let part = unsafe { vectors::target(target, count) };
+    let into = &mut [part];
+    let mut call = Receive::new(fd, flags, into);
+    drive(fd, |woken| call.attempt(woken))
+}
+
+/// `None`: the call is the kernel's.
+///
+/// # Safety
+/// `parts` points to `count` vectors whose bytes are writable.
+unsafe fn receive_parts(
+    fd: c_int,
+    parts: *const iovec,
+    count: c_int,
+    flags: c_int,
+) -> Option<isize> {
+    let count = match vectors::check_count(count) {
+        Ok(count) => count,
+        Err(errno) => return Some(fail(errno)),
+    };
+    // SAFETY: as the caller promises.
+    let into = match unsafe { vectors::targets(parts, count) } {
+        Ok(into) => into,
+        Err(errno) => return Some(fail(errno)),
+    };
+    let mut call = Receive::new(fd, flags, into);
+    drive(fd, |woken| call.attempt(woken))
+}
+
+hook! {
+    /// read(2)
+    fn read(fd: c_int, target: *mut c_void, count: size_t) -> ssize_t {
+        if table::get(fd).is_placeholder() {
+            // SAFETY: read(2) obliges its caller to pass `count` writable bytes.
+            if let Some(value) = unsafe { receive(fd, target, count, 0) } {
+                return size(value);
+            }
+        }
+        // SAFETY: the caller's arguments, unchanged.
+        unsafe { real::read(fd, target, count) }
+    }
+}
+
+hook! {
+    /// readv(2)
+    fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+        if table::get(fd).is_placeholder() {
+            // SAFETY: readv(2) obliges its caller to pass `count` valid vectors.
+            if let Some(value) = unsafe { receive_parts(fd, parts, count, 0) } {
+                return size(value);
+            }
+        }
+        // SAFETY: the caller's arguments, unchanged.
+        unsafe { real::readv(fd, parts, count) }
+    }
+}
+
+/// preadv2(2) with an offset of −1 is readv with flags; with any other, the kernel refuses sockets by itself.
+///
+/// # Safety
+/// As for preadv2.
+unsafe fn receive_at(
+    fd: c_int,
+    parts: *const iovec,
+    count: c_int,
+    offset: i64,
+    flags: c_int,
+) -> Option<isize> {
+    if offset != -1 || !table::get(fd).is_placeholder() {
+        return None;
+    }
+    let flags = if flags & RWF_NOWAIT == 0 { 0 } else { libc::MSG_DONTWAIT };
+    // SAFETY: preadv2(2) obliges its caller to pass `count` valid vectors.
+    unsafe { receive_parts(fd, parts, count, flags) }
+}
+
+hook! {
+    /// preadv2(2)
+    fn preadv2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
+        // SAFETY: the caller's arguments, unchanged.
+        if let Some(value) = unsafe { receive_at(fd, parts, count, offset, flags) } {
+            return size(value);
+        }
+        // SAFETY: the caller's arguments, unchanged.
+        unsafe { real::preadv2(fd, parts, count, offset, flags) }
+    }
+}
+
+hook! {
+    /// preadv2(2), by the name 64-bit file offsets give it.
+    fn preadv64v2(fd: c_int, parts: *const iovec, count: c_int, offset: off64_t, flags: c_int) -> ssize_t {
+        // SAFETY: the caller's arguments, unchanged.
+        if let Some(value) = unsafe { receive_at(fd, parts, count, offset, flags) } {
+            return size(value);
+        }
+        // SAFETY: the caller's arguments, unchanged.
+        unsafe { real::preadv64v2(fd, parts, count, offset, flags) }
+    }
+}
+
+hook! {
+    /// recv(2)
+    fn recv(fd: c_int, target: *mut c_void, count: size_t, flags: c_int) -> ssize_t {
+        if table::get(fd).is_placeholder() {
+            // SAFETY: recv(2) obliges its caller to pass `count` writable bytes.
+            if let Some(value) = unsafe { receive(fd, target, count, flags) } {
+                return size(value);
+            }
+        }
+        // SAFETY: the caller's arguments, unchanged.
+        unsafe { real::recv(fd, target, count, flags) }
+    }
+}
+
+hook! {
+    /// recvfrom(2)
+    fn recvfrom(
+        fd: c_int,
+        target: *mut c_void,
+        count: size_t,
+        flags: c_int,
+        address: *mut sockaddr,
+        length: *mut socklen_t,
+    ) -> ssize_t {
+        if table::get(fd).is_placeholder() {
+            // SAFETY: recvfrom(2) obliges its caller to pass `count` writable bytes and the room for an address.
+            if let Some(value) = unsafe { receive_from(fd, target, count, flags, address, length) } {
+                return size(value);
+            }
+        }
+        // SAFETY: the caller's arguments, unchanged.
+        unsafe { real::recvfrom(fd, target, count, flags, address, length) }
+    }
+}
+
+/// A connection's bytes come without an address: its length is reported as 0 (measured on Linux).
+///
+/// # Safety
+/// As for recvfrom.
+unsafe fn receive_from(
+    fd: c_int,
+    target: *mut c_void,
+    count: size_t,
+    flags: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+) -> Option<isize> {
+    if !address.is_null() && length.is_null() {
+        return Some(fail(Errno::FAULT));
+    }
+    // SAFETY: as the caller promises.
+    let value = unsafe { receive(fd, target, count, flags) }?;
+    if value >= 0 && !address.is_null() {
+        // SAFETY: not null by the check above, and the caller's to be written.
+        unsafe { length.write_unaligned(0) };
+    }
+    Some(value)
+}

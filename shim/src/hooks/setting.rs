@@ -1,0 +1,151 @@
+//! getsockopt, setsockopt, ioctl, epoll_ctl.
+
+use libc::{c_int, c_ulong, c_void, epoll_event, socklen_t};
+use rustix::io::Errno;
+
+use super::{drive, fail, hook, int, note, vectors};
+use crate::descriptors;
+use crate::outcome::Outcome;
+use crate::real;
+use crate::sessions;
+use crate::sockets::{receive, send, sockopt};
+use crate::table::{self, Flag, Kind};
+use crate::watches::{self, Watch};
+
+/// Of `linux/sockios.h`; what was written and has not been sent.
+const SIOCOUTQNSD: c_ulong = 0x894b;
+/// Of `asm-generic/sockios.h`; whether the urgent mark was reached.
+const SIOCATMARK: c_ulong = 0x8905;
+
+hook! {
+    /// setsockopt(2)
+    fn setsockopt(
+        fd: c_int,
+        level: c_int,
+        name: c_int,
+        value: *const c_void,
+        length: socklen_t,
+    ) -> c_int {
+        if !table::get(fd).is_plain() {
+            if length.cast_signed() < 0 {
+                return int(fail(Errno::INVAL));
+            }
+            // SAFETY: setsockopt(2) obliges its caller to pass `length` readable bytes.
+            let bytes = unsafe { vectors::source(value, length as usize) };
+            if let Some(value) = drive(fd, |_| sockopt::set(fd, level, name, &bytes)) {
+                return int(value);
+            }
+        }
+        // SAFETY: the caller's arguments, unchanged.
+        unsafe { real::setsockopt(fd, level, name, value, length) }
+    }
+}
+
+hook! {
+    /// getsockopt(2)
+    fn getsockopt(
+        fd: c_int,
+        level: c_int,
+        name: c_int,
+        value: *mut c_void,
+        length: *mut socklen_t,
+    ) -> c_int {
+        if table::get(fd).is_placeholder() && !length.is_null() {
+            // SAFETY: not null, and a socklen_t as getsockopt(2) obliges its caller to pass.
+            let room = unsafe { length.read_unaligned() };
+            if room.cast_signed() < 0 {
+                return int(fail(Errno::INVAL));
+            }
+            // SAFETY: getsockopt(2) obliges its caller to pass `room` writable bytes.
+            let mut out = unsafe { vectors::target(value, room as usize) };
+            if let Some(value) = drive(fd, |_| sockopt::get(fd, level, name, &mut out)) {
+                if value < 0 {
+                    return int(value);
+                }
+                // SAFETY: as for the read above; the length is at most the room.
+                unsafe { length.write_unaligned(value as socklen_t) };
+                return 0;
+            }
+        }
+        // SAFETY: the caller's arguments, unchanged.
+        unsafe { real::getsockopt(fd, level, name, value, length) }
+    }
+}
+
+/// The requests whose answer is the connection's; all others suit the placeholder (`FIONBIO`, `FIOASYNC`, …).
+fn ask(fd: c_int, request: c_ulong) -> Option<Outcome> {
+    Some(match request {
+        libc::FIONREAD => receive::readable_bytes(fd),
+        libc::TIOCOUTQ | SIOCOUTQNSD => send::unsent_bytes(fd),
+        SIOCATMARK => Outcome::SUCCESS,
+        _ => return None,
+    })
+}
+
+hook! {
+    /// ioctl(2)
+    fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
+        let is_ours = matches!(
+            request,
+            libc::FIONREAD | libc::TIOCOUTQ | SIOCOUTQNSD | SIOCATMARK
+        );
+        if is_ours && table::get(fd).is_placeholder() {
+            let answer = drive(fd, |_| ask(fd, request).unwrap_or(Outcome::Pass));
+            if let Some(value) = answer {
+                if value < 0 {
+                    return int(value);
+                }
+                let target = argument as *mut c_int;
+                if target.is_null() {
+                    return int(fail(Errno::FAULT));
+                }
+                // SAFETY: not null, and an int as these requests oblige the caller to pass.
+                unsafe { target.write_unaligned(int(value)) };
+                return 0;
+            }
+        }
+        // SAFETY: the caller's arguments, unchanged.
+        unsafe { real::ioctl(fd, request, argument) }
+    }
+}
+
+/// A registration was made, changed or deleted.
+fn registered(epoll: c_int, operation: c_int, fd: c_int, events: u32, data: u64) {
+    let entry = table::get(fd);
+    match entry.kind() {
+        Kind::Undecided | Kind::Bound if operation == libc::EPOLL_CTL_DEL => {
+            watches::forget(epoll, fd);
+        }
+        Kind::Undecided | Kind::Bound if !watches::remember(fd, Watch { epoll, events, data }) => {
+            // It could not be moved: the socket stays with the kernel.
+            descriptors::flag(fd, Flag::Pending, true);
+        }
+        Kind::Listener | Kind::Connection if events & libc::EPOLLET as u32 != 0 => {
+            if let Some(socket) = entry.socket()
+                && let Some(session) = sessions::of(socket)
+            {
+                session.mark_edge(socket.slot);
+            }
+        }
+        _ => {}
+    }
+}
+
+hook! {
+    /// epoll_ctl(2). The kernel does it; what must be known when a placeholder comes is remembered.
+    fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
+        // SAFETY: the caller's arguments, unchanged.
+        let outcome = unsafe { real::epoll_ctl(epoll, operation, fd, event) };
+        if outcome == 0 && table::get(fd).is_watched() {
+            let watch = if operation == libc::EPOLL_CTL_DEL || event.is_null() {
+                epoll_event { events: 0, u64: 0 }
+            } else {
+                // SAFETY: the kernel has just read it; it may be packed.
+                unsafe { event.read_unaligned() }
+            };
+            let (events, data) = (watch.events, watch.u64);
+            note(|| registered(epoll, operation, fd, events, data));
+        }
+        outcome
+    }
+}

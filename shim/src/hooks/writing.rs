@@ -1,0 +1,153 @@
+//! write, writev, pwritev2, send, sendto.
+
+use libc::{c_int, c_void, iovec, off_t, off64_t, size_t, sockaddr, socklen_t, ssize_t};
+
+use super::vectors;
+use super::{drive, fail, hook, size};
+use crate::real;
+use crate::sockets::send::Send;
+use crate::table;
+
+/// `RWF_NOWAIT` of pwritev2(2).
+const RWF_NOWAIT: c_int = 8;
+
+/// `None`: the call is the kernel's.
+///
+/// # Safety
+/// `source` points to `count` readable bytes, or `count` is 0.
+unsafe fn transmit(fd: c_int, source: *const c_void, count: size_t, flags: c_int) -> Option<isize> {
+    // SAFETY: as the caller promises.
+    let part = unsafe { vectors::source(source, count) };
+    let from = [part];
+    let mut call = Send::new(fd, flags, &from);
+    drive(fd, |woken| call.attempt(woken))
+}
+
+/// `None`: the call is the kernel's.
+///
+/// # Safety
+/// `parts` points to `count` vectors whose bytes are readable.
+unsafe fn transmit_parts(
+    fd: c_int,
+    parts: *const iovec,
+    count: c_int,
+    flags: c_int,
+) -> Option<isize> {
+    let count = match vectors::check_count(count) {
+        Ok(count) => count,
+        Err(errno) => return Some(fail(errno)),
+    };
+    // SAFETY: as the caller promises.
+    let from = match unsafe { vectors::sources(parts, count) } {
+        Ok(from) => from,
+        Err(errno) => return Some(fail(errno)),
+    };
+    let mut call = Send::new(fd, flags, from);
+    drive(fd, |woken| call.attempt(woken))
+}
+
+hook! {
+    /// write(2)
+    fn write(fd: c_int, source: *const c_void, count: size_t) -> ssize_t {
+        if table::get(fd).is_placeholder() {
+            // SAFETY: write(2) obliges its caller to pass `count` readable bytes.
+            if let Some(value) = unsafe { transmit(fd, source, count, 0) } {
+                return size(value);
+            }
+        }
+        // SAFETY: the caller's arguments, unchanged.
+        unsafe { real::write(fd, source, count) }
+    }
+}
+
+hook! {
+    /// writev(2)
+    fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+        if table::get(fd).is_placeholder() {
+            // SAFETY: writev(2) obliges its caller to pass `count` valid vectors.
+            if let Some(value) = unsafe { transmit_parts(fd, parts, count, 0) } {
+                return size(value);
+            }
+        }
+        // SAFETY: the caller's arguments, unchanged.
+        unsafe { real::writev(fd, parts, count) }
+    }
+}
+
+/// pwritev2(2) with an offset of −1 is writev with flags; with any other, the kernel refuses sockets by itself.
+///
+/// # Safety
+/// As for pwritev2.
+unsafe fn transmit_at(
+    fd: c_int,
+    parts: *const iovec,
+    count: c_int,
+    offset: i64,
+    flags: c_int,
+) -> Option<isize> {
+    if offset != -1 || !table::get(fd).is_placeholder() {
+        return None;
+    }
+    let flags = if flags & RWF_NOWAIT == 0 { 0 } else { libc::MSG_DONTWAIT };
+    // SAFETY: pwritev2(2) obliges its caller to pass `count` valid vectors.
+    unsafe { transmit_parts(fd, parts, count, flags) }
+}
+
+hook! {
+    /// pwritev2(2)
+    fn pwritev2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
+        // SAFETY: the caller's arguments, unchanged.
+        if let Some(value) = unsafe { transmit_at(fd, parts, count, offset, flags) } {
+            return size(value);
+        }
+        // SAFETY: the caller's arguments, unchanged.
+        unsafe { real::pwritev2(fd, parts, count, offset, flags) }
+    }
+}
+
+hook! {
+    /// pwritev2(2), by the name 64-bit file offsets give it.
+    fn pwritev64v2(fd: c_int, parts: *const iovec, count: c_int, offset: off64_t, flags: c_int) -> ssize_t {
+        // SAFETY: the caller's arguments, unchanged.
+        if let Some(value) = unsafe { transmit_at(fd, parts, count, offset, flags) } {
+            return size(value);
+        }
+        // SAFETY: the caller's arguments, unchanged.
+        unsafe { real::pwritev64v2(fd, parts, count, offset, flags) }
+    }
+}
+
+hook! {
+    /// send(2)
+    fn send(fd: c_int, source: *const c_void, count: size_t, flags: c_int) -> ssize_t {
+        if table::get(fd).is_placeholder() {
+            // SAFETY: send(2) obliges its caller to pass `count` readable bytes.
+            if let Some(value) = unsafe { transmit(fd, source, count, flags) } {
+                return size(value);
+            }
+        }
+        // SAFETY: the caller's arguments, unchanged.
+        unsafe { real::send(fd, source, count, flags) }
+    }
+}
+
+hook! {
+    /// sendto(2). A connected stream ignores the address.
+    fn sendto(
+        fd: c_int,
+        source: *const c_void,
+        count: size_t,
+        flags: c_int,
+        address: *const sockaddr,
+        length: socklen_t,
+    ) -> ssize_t {
+        if table::get(fd).is_placeholder() {
+            // SAFETY: sendto(2) obliges its caller to pass `count` readable bytes.
+            if let Some(value) = unsafe { transmit(fd, source, count, flags) } {
+                return size(value);
+            }
+        }
+        // SAFETY: the caller's arguments, unchanged.
+        unsafe { real::sendto(fd, source, count, flags, address, length) }
+    }
+}

@@ -1,0 +1,173 @@
+//! Socket options that a program set before its socket went to the card.
+//!
+//! Until then the descriptor is the kernel's own socket, so whatever the program sets is checked and kept by the kernel, and
+//! read back here: an option travels if it differs from a fresh socket's.
+
+use std::os::fd::{AsRawFd, RawFd};
+
+use mqttshim_schema::{OPTIONS_MAX, SocketOption};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use crate::descriptor;
+
+/// Longest value read back, in bytes: an interface name, a congestion control's name.
+const VALUE_BYTES_MAX: usize = 16;
+
+/// Options of every TCP socket, with their sizes.
+const COMMON: [(i32, i32, usize); 22] = [
+    (libc::SOL_SOCKET, libc::SO_REUSEADDR, 4),
+    (libc::SOL_SOCKET, libc::SO_REUSEPORT, 4),
+    (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 4),
+    (libc::SOL_SOCKET, libc::SO_LINGER, 8),
+    (libc::SOL_SOCKET, libc::SO_RCVBUF, 4),
+    (libc::SOL_SOCKET, libc::SO_SNDBUF, 4),
+    (libc::SOL_SOCKET, libc::SO_OOBINLINE, 4),
+    (libc::SOL_SOCKET, libc::SO_PRIORITY, 4),
+    (libc::SOL_SOCKET, libc::SO_MARK, 4),
+    (libc::SOL_SOCKET, libc::SO_BINDTODEVICE, VALUE_BYTES_MAX),
+    (libc::SOL_TCP, libc::TCP_NODELAY, 4),
+    (libc::SOL_TCP, libc::TCP_KEEPIDLE, 4),
+    (libc::SOL_TCP, libc::TCP_KEEPINTVL, 4),
+    (libc::SOL_TCP, libc::TCP_KEEPCNT, 4),
+    (libc::SOL_TCP, libc::TCP_USER_TIMEOUT, 4),
+    (libc::SOL_TCP, libc::TCP_DEFER_ACCEPT, 4),
+    (libc::SOL_TCP, libc::TCP_MAXSEG, 4),
+    (libc::SOL_TCP, libc::TCP_SYNCNT, 4),
+    (libc::SOL_TCP, libc::TCP_FASTOPEN, 4),
+    (libc::SOL_TCP, libc::TCP_CORK, 4),
+    (libc::SOL_TCP, libc::TCP_QUICKACK, 4),
+    (libc::SOL_TCP, libc::TCP_CONGESTION, VALUE_BYTES_MAX),
+];
+const V4: [(i32, i32, usize); 4] = [
+    (libc::SOL_IP, libc::IP_TOS, 4),
+    (libc::SOL_IP, libc::IP_TTL, 4),
+    (libc::SOL_IP, libc::IP_FREEBIND, 4),
+    (libc::SOL_IP, libc::IP_TRANSPARENT, 4),
+];
+const V6: [(i32, i32, usize); 5] = [
+    (libc::SOL_IPV6, libc::IPV6_V6ONLY, 4),
+    (libc::SOL_IPV6, libc::IPV6_TCLASS, 4),
+    (libc::SOL_IPV6, libc::IPV6_UNICAST_HOPS, 4),
+    (libc::SOL_IPV6, libc::IPV6_FREEBIND, 4),
+    (libc::SOL_IPV6, libc::IPV6_TRANSPARENT, 4),
+];
+const _: () = assert!(COMMON.len() + V6.len() <= OPTIONS_MAX);
+
+/// One option.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Saved {
+    level: i32,
+    name: i32,
+    value: [u8; VALUE_BYTES_MAX],
+    length: usize,
+}
+
+/// Options in the order they are to be set.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct OptionList(Vec<Saved>);
+
+impl OptionList {
+    /// What the program changed on the kernel's socket `fd`.
+    ///
+    /// # Errors
+    /// When there is no descriptor for a fresh socket to compare with.
+    pub(crate) fn changed(fd: RawFd, is_v6: bool) -> Result<OptionList, Errno> {
+        let family = if is_v6 { AddressFamily::INET6 } else { AddressFamily::INET };
+        let fresh =
+            rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        let own: &[(i32, i32, usize)] = if is_v6 { &V6 } else { &V4 };
+        let mut list = OptionList::default();
+        for &(level, name, size) in COMMON.iter().chain(own) {
+            let Some(mut saved) = Saved::read(fd, level, name, size) else { continue };
+            let is_default = Saved::read(fresh.as_raw_fd(), level, name, size) == Some(saved);
+            // The default of V6ONLY is a setting of the machine, and the card is another machine.
+            let is_wanted = !is_default || (level, name) == (libc::SOL_IPV6, libc::IPV6_V6ONLY);
+            if is_wanted && saved.make_settable() {
+                list.0.push(saved);
+            }
+        }
+        Ok(list)
+    }
+
+    /// As messages carry them.
+    pub(crate) fn as_options(&self) -> Vec<SocketOption<'_>> {
+        self.0
+            .iter()
+            .map(|saved| SocketOption {
+                level: saved.level,
+                name: saved.name,
+                value: &saved.value[..saved.length],
+            })
+            .collect()
+    }
+}
+
+impl Saved {
+    fn read(fd: RawFd, level: i32, name: i32, size: usize) -> Option<Saved> {
+        let mut value = [0; VALUE_BYTES_MAX];
+        // An option this kernel does not know was not set either.
+        let length = descriptor::get_option(fd, level, name, &mut value[..size]).ok()?;
+        Some(Saved { level, name, value, length })
+    }
+
+    /// Turns what `getsockopt` said into what `setsockopt` takes. `false` when nothing is to be set.
+    fn make_settable(&mut self) -> bool {
+        if self.level == libc::SOL_SOCKET && [libc::SO_RCVBUF, libc::SO_SNDBUF].contains(&self.name)
+        {
+            // socket(7): the kernel doubles the value on the way in.
+            let [a, b, c, d, ..] = self.value;
+            let half = i32::from_ne_bytes([a, b, c, d]) / 2;
+            self.value[..4].copy_from_slice(&half.to_ne_bytes());
+        }
+        self.length > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::sockopt;
+
+    fn socket(family: AddressFamily) -> std::os::fd::OwnedFd {
+        rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap()
+    }
+
+    #[test]
+    fn a_fresh_socket_has_nothing_to_tell() {
+        let fd = socket(AddressFamily::INET);
+        let list = OptionList::changed(fd.as_raw_fd(), false).unwrap();
+        assert_eq!(list, OptionList::default());
+    }
+
+    #[test]
+    fn what_was_set_is_told_once_and_as_it_was_set() {
+        let fd = socket(AddressFamily::INET);
+        sockopt::set_socket_reuseaddr(&fd, true).unwrap();
+        sockopt::set_tcp_nodelay(&fd, true).unwrap();
+        sockopt::set_socket_recv_buffer_size(&fd, 30_000).unwrap();
+        let list = OptionList::changed(fd.as_raw_fd(), false).unwrap();
+        let told: Vec<(i32, i32, i32)> = list
+            .as_options()
+            .iter()
+            .map(|o| (o.level, o.name, i32::from_ne_bytes(o.value.try_into().unwrap())))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (libc::SOL_SOCKET, libc::SO_REUSEADDR, 1),
+                (libc::SOL_SOCKET, libc::SO_RCVBUF, 30_000),
+                (libc::SOL_TCP, libc::TCP_NODELAY, 1)
+            ]
+        );
+    }
+
+    #[test]
+    fn v6only_is_always_told() {
+        let fd = socket(AddressFamily::INET6);
+        let list = OptionList::changed(fd.as_raw_fd(), true).unwrap();
+        let options = list.as_options();
+        assert_eq!(options.len(), 1);
+        assert_eq!((options[0].level, options[0].name), (libc::SOL_IPV6, libc::IPV6_V6ONLY));
+    }
+}

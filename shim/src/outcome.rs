@@ -1,0 +1,58 @@
+//! What a call on a socket came to. The decision is made in `sockets`; the hook layer turns it into a return value.
+
+use rustix::io::Errno;
+
+use crate::table::Socket;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Outcome {
+    /// The call returns this.
+    Done(isize),
+    /// The call returns −1 with this `errno`.
+    Fail(Errno),
+    /// The call fails with EPIPE, and the thread gets a SIGPIPE first.
+    BrokenPipe,
+    /// The call is the kernel's.
+    Pass,
+    /// Wait until the placeholder is readable, then try again. So many bytes have been moved: what the call returns if the
+    /// wait ends otherwise.
+    AwaitReadable { moved: usize },
+    /// As above, writable.
+    AwaitWritable { moved: usize },
+}
+
+impl Outcome {
+    pub(crate) const SUCCESS: Outcome = Outcome::Done(0);
+
+    /// So many bytes were moved.
+    pub(crate) fn moved(bytes: usize) -> Outcome {
+        Outcome::Done(bytes.cast_signed())
+    }
+}
+
+impl From<Result<(), Errno>> for Outcome {
+    fn from(result: Result<(), Errno>) -> Outcome {
+        result.map_or_else(Outcome::Fail, |()| Outcome::SUCCESS)
+    }
+}
+
+/// Why an attempt is made.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Woken {
+    /// It is the first.
+    First,
+    /// The placeholder became ready.
+    Ready,
+    /// The wire is closed.
+    HungUp,
+}
+
+/// A placeholder's socket, in a call that is about it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    /// The descriptor.
+    pub(crate) fd: std::os::fd::RawFd,
+    /// Its socket.
+    pub(crate) socket: Socket,
+}

@@ -1,0 +1,101 @@
+//! Puts a placeholder where the kernel's socket was.
+//!
+//! Every descriptor of the old file gets it, with its own close-on-exec flag. Blocking mode, time-outs and epoll registrations
+//! move over: the kernel keeps them with the file, and the file changes.
+
+use std::os::fd::{AsFd, OwnedFd, RawFd};
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::sockopt::{self, Timeout};
+
+use crate::descriptor;
+use crate::descriptors;
+use crate::log::say;
+use crate::sessions;
+use crate::table::{self, Entry, Flag, Kind};
+use crate::watches::{self, Watch};
+
+/// Puts `placeholder` at `fd`, and at every other descriptor of the same socket, and gives them the entry `new` with their own
+/// flags.
+///
+/// # Errors
+/// When the kernel refuses the first of them; nothing has changed then.
+pub(crate) fn install(fd: RawFd, new: Entry, placeholder: &OwnedFd) -> Result<(), Errno> {
+    let old = table::get(fd);
+    inherit(fd, old, placeholder)?;
+    put(fd, old, new, placeholder)?;
+    if old.has(Flag::Shared) {
+        let others: Vec<(RawFd, Entry)> = descriptors::aliases(old).collect();
+        for (other, entry) in others {
+            if put(other, entry, new, placeholder).is_ok() && old.kind() == Kind::Undecided {
+                descriptors::retain(new);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gives a new placeholder the modes of the socket at `fd`.
+fn inherit(fd: RawFd, old: Entry, placeholder: &OwnedFd) -> Result<(), Errno> {
+    rustix::io::ioctl_fionbio(placeholder, descriptor::is_nonblocking(fd))?;
+    if old.has(Flag::Timed) {
+        copy_timeouts(fd, placeholder)?;
+    }
+    Ok(())
+}
+
+/// Gives `to` the time-outs of the socket at `from`.
+pub(crate) fn copy_timeouts(from: RawFd, to: impl AsFd) -> Result<(), Errno> {
+    for which in [Timeout::Recv, Timeout::Send] {
+        let timeout = sockopt::socket_timeout(descriptor::borrow(from), which)?;
+        sockopt::set_socket_timeout(&to, which, timeout)?;
+    }
+    Ok(())
+}
+
+fn put(fd: RawFd, old: Entry, new: Entry, placeholder: &OwnedFd) -> Result<(), Errno> {
+    let new = [Flag::V6, Flag::Shared, Flag::Timed]
+        .into_iter()
+        .fold(new, |entry, flag| entry.with_if(flag, old.has(flag)));
+    let watches = unregister(fd);
+    // The entry first: a thread that uses the descriptor meanwhile must not take the placeholder for a socket.
+    descriptors::change(fd, new);
+    let replaced = descriptor::replace(fd, placeholder);
+    if replaced.is_err() {
+        descriptors::change(fd, old);
+    } else {
+        table::remember_file(fd);
+    }
+    for watch in watches {
+        register(fd, new, watch);
+        if replaced.is_err() {
+            watches::remember(fd, watch);
+        }
+    }
+    replaced
+}
+
+/// Takes the old file out of the epoll sets it is in. Those that are gone meanwhile are forgotten.
+fn unregister(fd: RawFd) -> Vec<Watch> {
+    std::iter::from_fn(|| watches::take(fd))
+        .filter(|watch| {
+            epoll::delete(descriptor::borrow(watch.epoll), descriptor::borrow(fd)).is_ok()
+        })
+        .collect()
+}
+
+fn register(fd: RawFd, entry: Entry, watch: Watch) {
+    let flags = EventFlags::from_bits_retain(watch.events);
+    let set = descriptor::borrow(watch.epoll);
+    let data = EventData::new_u64(watch.data);
+    if let Err(errno) = epoll::add(set, descriptor::borrow(fd), data, flags) {
+        say!(Warn, "epoll set {} lost descriptor {fd}: {errno}", watch.epoll);
+    }
+    if flags.contains(EventFlags::ET)
+        && let Some(socket) = entry.socket()
+        && let Some(session) = sessions::of(socket)
+    {
+        session.mark_edge(socket.slot);
+    }
+}

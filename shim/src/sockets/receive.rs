@@ -1,0 +1,139 @@
+//! The read family on a connection.
+//!
+//! Bytes come out of the session's ring: no system call, no allocation, no lock but the socket's. A read that finds nothing
+//! waits on the placeholder, in the kernel.
+
+use std::io::IoSliceMut;
+use std::os::fd::RawFd;
+
+use mqttshim_session::{Read, Session};
+use rustix::io::Errno;
+
+use crate::descriptor;
+use crate::outcome::{Outcome, Target, Woken};
+use crate::sockets::{connection, failed_or_stale};
+
+/// Bytes thrown away at once by `MSG_TRUNC`: on the stack of threads that may have little.
+const SCRATCH_BYTES: usize = 256;
+
+/// A read in progress.
+pub(crate) struct Receive<'a, 'b> {
+    fd: RawFd,
+    flags: i32,
+    into: &'a mut [IoSliceMut<'b>],
+    wanted: usize,
+    moved: usize,
+}
+
+impl<'a, 'b> Receive<'a, 'b> {
+    /// `flags` as `recv(2)` takes them.
+    pub(crate) fn new(fd: RawFd, flags: i32, into: &'a mut [IoSliceMut<'b>]) -> Self {
+        let wanted = into.iter().map(|part| part.len()).fold(0, usize::saturating_add);
+        Receive { fd, flags, into, wanted, moved: 0 }
+    }
+
+    /// One attempt.
+    pub(crate) fn attempt(&mut self, woken: Woken) -> Outcome {
+        let (target, session) = match connection(self.fd, Outcome::Fail(Errno::NOTCONN)) {
+            Ok(found) => found,
+            Err(outcome) => return outcome,
+        };
+        if self.has(libc::MSG_OOB) {
+            // recv(2): no urgent data is there. Urgent data is not carried, see the crate's head.
+            return Outcome::Fail(Errno::INVAL);
+        }
+        if self.has(libc::MSG_ERRQUEUE) {
+            return Outcome::Fail(Errno::AGAIN);
+        }
+        if self.wanted == 0 {
+            return Outcome::moved(0);
+        }
+        loop {
+            match self.take(target, session) {
+                Read::Bytes(bytes) => {
+                    self.moved += bytes;
+                    let is_enough = !self.has(libc::MSG_WAITALL) || self.has(libc::MSG_PEEK);
+                    if is_enough || bytes == 0 || self.moved >= self.wanted {
+                        return Outcome::moved(self.moved);
+                    }
+                }
+                Read::Eof => return Outcome::moved(self.moved),
+                Read::Empty => return self.found_nothing(woken),
+                // The error was told by whoever comes next, were it not taken: what was read goes first.
+                Read::Failed(_) if self.moved > 0 => return Outcome::moved(self.moved),
+                Read::Failed(errno) => return failed_or_stale(self.fd, errno),
+            }
+        }
+    }
+
+    fn has(&self, flag: i32) -> bool {
+        self.flags & flag != 0
+    }
+
+    fn found_nothing(&self, woken: Woken) -> Outcome {
+        if self.has(libc::MSG_DONTWAIT) && self.moved > 0 {
+            Outcome::moved(self.moved)
+        } else if self.has(libc::MSG_DONTWAIT) {
+            Outcome::Fail(Errno::AGAIN)
+        } else if woken == Woken::HungUp {
+            // The wire is closed and the session says nothing: do not wait for what cannot come.
+            Outcome::Fail(Errno::CONNRESET)
+        } else {
+            Outcome::AwaitReadable { moved: self.moved }
+        }
+    }
+
+    /// Takes bytes for where the target stands.
+    fn take(&mut self, target: Target, session: &Session) -> Read {
+        let (slot, placeholder) = (target.socket.slot, descriptor::borrow(target.fd));
+        let is_peek = self.has(libc::MSG_PEEK);
+        if self.has(libc::MSG_TRUNC) {
+            return self.discard(target, session, is_peek);
+        }
+        if self.moved == 0 {
+            return session.read(slot, placeholder, self.into, is_peek);
+        }
+        // What was filled already is skipped without touching the caller's vector.
+        let mut skip = self.moved;
+        for part in self.into.iter_mut() {
+            if skip < part.len() {
+                let rest = &mut [IoSliceMut::new(&mut part[skip..])];
+                return session.read(slot, placeholder, rest, is_peek);
+            }
+            skip -= part.len();
+        }
+        Read::Eof
+    }
+
+    /// tcp(7), MSG_TRUNC: the bytes are counted and not copied.
+    fn discard(&self, target: Target, session: &Session, is_peek: bool) -> Read {
+        let (slot, placeholder) = (target.socket.slot, descriptor::borrow(target.fd));
+        let mut scratch = [0_u8; SCRATCH_BYTES];
+        let mut dropped = 0;
+        loop {
+            let length = SCRATCH_BYTES.min(self.wanted - self.moved - dropped);
+            let into = &mut [IoSliceMut::new(&mut scratch[..length])];
+            match session.read(slot, placeholder, into, is_peek) {
+                Read::Bytes(_) if is_peek => {
+                    return Read::Bytes(session.readable_bytes(slot).min(self.wanted));
+                }
+                Read::Bytes(bytes) => {
+                    dropped += bytes;
+                    if dropped == self.wanted - self.moved {
+                        return Read::Bytes(dropped);
+                    }
+                }
+                _ if dropped > 0 => return Read::Bytes(dropped),
+                other => return other,
+            }
+        }
+    }
+}
+
+/// `ioctl(FIONREAD)`.
+pub(crate) fn readable_bytes(fd: RawFd) -> Outcome {
+    match connection(fd, Outcome::Fail(Errno::INVAL)) {
+        Ok((target, session)) => Outcome::moved(session.readable_bytes(target.socket.slot)),
+        Err(outcome) => outcome,
+    }
+}

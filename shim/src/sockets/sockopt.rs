@@ -1,0 +1,122 @@
+//! `getsockopt(2)` and `setsockopt(2)` on the card's sockets.
+//!
+//! What describes the descriptor is answered here, time-outs belong to the placeholder (the kernel waits there), and all
+//! else is asked of the card, whose real socket knows values and errors.
+
+use std::os::fd::RawFd;
+
+use mqttshim_schema::OPTION_VALUE_BYTES_MAX;
+use mqttshim_session::Session;
+use rustix::io::Errno;
+
+use crate::descriptors;
+use crate::outcome::Outcome;
+use crate::sessions;
+use crate::sockets::failed_or_stale;
+use crate::table::{self, Entry, Flag, Kind, Socket};
+
+/// Of `asm-generic/socket.h`: the names of the time-outs with 64-bit time.
+const SO_RCVTIMEO_NEW: i32 = 66;
+const SO_SNDTIMEO_NEW: i32 = 67;
+/// Of `linux/tcp.h`: takes an address of the caller's.
+const TCP_ZEROCOPY_RECEIVE: i32 = 35;
+
+/// What belongs to the placeholder: blocking calls wait on it.
+fn is_placeholders(level: i32, name: i32) -> bool {
+    const NAMES: [i32; 5] =
+        [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO, SO_RCVTIMEO_NEW, SO_SNDTIMEO_NEW, libc::SO_RCVLOWAT];
+    level == libc::SOL_SOCKET && NAMES.contains(&name)
+}
+
+/// Options whose value holds an address of this process, which the card cannot follow.
+fn holds_pointer(level: i32, name: i32) -> bool {
+    const SOCKET: [i32; 4] = [
+        libc::SO_ATTACH_FILTER,
+        libc::SO_ATTACH_REUSEPORT_CBPF,
+        libc::SO_ATTACH_BPF,
+        libc::SO_ATTACH_REUSEPORT_EBPF,
+    ];
+    (level == libc::SOL_SOCKET && SOCKET.contains(&name))
+        || (level == libc::SOL_TCP && name == TCP_ZEROCOPY_RECEIVE)
+}
+
+fn find(fd: RawFd) -> Result<(Entry, Socket, &'static Session), Outcome> {
+    let entry = table::get(fd);
+    if !entry.is_placeholder() {
+        return Err(Outcome::Pass);
+    }
+    let socket = entry.socket().ok_or(Outcome::Fail(Errno::INVAL))?;
+    let session = sessions::of(socket).ok_or(Outcome::Fail(Errno::CONNRESET))?;
+    Ok((entry, socket, session))
+}
+
+/// Sets an option.
+pub(crate) fn set(fd: RawFd, level: i32, name: i32, value: &[u8]) -> Outcome {
+    if is_placeholders(level, name) {
+        descriptors::flag(fd, Flag::Timed, true);
+        return Outcome::Pass;
+    }
+    let (socket, session) = match find(fd) {
+        Ok((_, socket, session)) => (socket, session),
+        Err(outcome) => return outcome,
+    };
+    if holds_pointer(level, name) {
+        return Outcome::Fail(Errno::NOPROTOOPT);
+    }
+    if value.len() > OPTION_VALUE_BYTES_MAX {
+        return Outcome::Fail(Errno::INVAL);
+    }
+    match session.set_option(socket.slot, level, name, value) {
+        Ok(()) => Outcome::SUCCESS,
+        Err(errno) => failed_or_stale(fd, errno),
+    }
+}
+
+/// Gets an option into `out`. `Done` carries its length.
+pub(crate) fn get(fd: RawFd, level: i32, name: i32, out: &mut [u8]) -> Outcome {
+    if is_placeholders(level, name) {
+        return Outcome::Pass;
+    }
+    let (entry, socket, session) = match find(fd) {
+        Ok(found) => found,
+        Err(outcome) => return outcome,
+    };
+    if let Some(value) = own_value(entry, socket, session, level, name) {
+        let bytes = value.to_ne_bytes();
+        let length = bytes.len().min(out.len());
+        out[..length].copy_from_slice(&bytes[..length]);
+        return Outcome::moved(length);
+    }
+    if holds_pointer(level, name) {
+        return Outcome::Fail(Errno::NOPROTOOPT);
+    }
+    let room = out.len().min(OPTION_VALUE_BYTES_MAX);
+    match session.get_option(socket.slot, level, name, &mut out[..room]) {
+        Ok(length) => Outcome::moved(length),
+        Err(errno) => failed_or_stale(fd, errno),
+    }
+}
+
+/// What is known without asking.
+fn own_value(
+    entry: Entry,
+    socket: Socket,
+    session: &Session,
+    level: i32,
+    name: i32,
+) -> Option<i32> {
+    if level != libc::SOL_SOCKET {
+        return None;
+    }
+    match name {
+        libc::SO_ERROR => {
+            Some(session.take_error(socket.slot).map_or(0, |errno| errno.raw_os_error()))
+        }
+        libc::SO_TYPE => Some(libc::SOCK_STREAM),
+        libc::SO_PROTOCOL => Some(libc::IPPROTO_TCP),
+        libc::SO_DOMAIN if entry.has(Flag::V6) => Some(libc::AF_INET6),
+        libc::SO_DOMAIN => Some(libc::AF_INET),
+        libc::SO_ACCEPTCONN => Some(i32::from(entry.kind() == Kind::Listener)),
+        _ => None,
+    }
+}
