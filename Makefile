@@ -1,0 +1,56 @@
+# The only door. `make help` lists what is behind it.
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+DESTDIR ?=
+RELEASE := target/release
+SECONDS_PER_TARGET ?= 60
+
+.PHONY: help build demo test soak check bench schema loom fuzz sanitize deps install clean
+
+help: ## Lists these targets.
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## Builds the library and the programs, optimised, into target/release.
+	$(CARGO) build --release --workspace
+
+demo: ## Runs a broker with and without us side by side, measures, prints a table, cleans up.
+	scripts/demo.sh
+
+deps: ## Installs what the tests need (Debian packages as root; Python and Node clients into .cache).
+	scripts/deps.sh
+
+test: deps build ## Runs every test that fits 25 minutes on two cores.
+	scripts/test.sh
+
+soak: deps build loom fuzz sanitize ## The long runs: model checking, fuzzing, sanitizer, and the tests with the long faults.
+	MQTTSHIM_TEST_LONG=1 scripts/test.sh
+
+check: ## Formatting, lints, docs, dependency audit, generated code current.
+	scripts/check.sh
+
+bench: deps build ## The benchmarks: fan-out over raw frames and over the kernel, echo through the broker, the cores.
+	scripts/bench.sh
+
+schema: ## Generates the committed Cap'n Proto code again.
+	$(CARGO) run -q -p mqttshim-schema --example generate
+
+loom: ## Model-checks the session's two token protocols.
+	RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 $(CARGO) test --release -p mqttshim-session --lib --target-dir target/loom
+
+fuzz: ## Fuzzes every parser of foreign bytes, SECONDS_PER_TARGET each (nightly toolchain, cargo-fuzz).
+	scripts/fuzz.sh $(SECONDS_PER_TARGET)
+
+sanitize: ## Runs the session's and the schema's tests under AddressSanitizer (nightly toolchain).
+	scripts/sanitize.sh
+
+install: build ## Installs under DESTDIR/PREFIX.
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib
+	install -m 755 $(RELEASE)/dpu-server $(RELEASE)/mqttshim $(RELEASE)/mqttshim-agent $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(RELEASE)/libmqttshim.so $(DESTDIR)$(PREFIX)/lib
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	$(RELEASE)/mqttshim completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/mqttshim
+	$(RELEASE)/dpu-server completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/dpu-server
+
+clean: ## Removes what was built.
+	$(CARGO) clean
