@@ -191,9 +191,36 @@ proptest! {
 struct Broker {
     subscriptions: BTreeMap<ConnId, Vec<String>>,
     framers: BTreeMap<ConnId, Framer>,
+    /// What could not be written to connections whose window is closed.
+    backlogs: BTreeMap<ConnId, Vec<u8>>,
 }
 
 impl Broker {
+    fn write(&mut self, scene: &mut Scene, conn: ConnId, bytes: impl AsRef<[u8]>) {
+        match self.backlogs.get_mut(&conn) {
+            Some(backlog) => {
+                backlog.extend(bytes.as_ref());
+                scene.core.handle_broker_blocked(conn);
+            }
+            None => scene.broker(conn, bytes),
+        }
+    }
+
+    fn close_window(&mut self, conn: ConnId) {
+        self.backlogs.entry(conn).or_default();
+    }
+
+    /// Opens a window, or lets so many bytes through a closed one.
+    fn let_through(&mut self, scene: &mut Scene, conn: ConnId, bytes_max: usize) {
+        let Some(mut backlog) = self.backlogs.remove(&conn) else { return };
+        let rest = backlog.split_off(bytes_max.min(backlog.len()));
+        scene.broker(conn, &backlog);
+        if !rest.is_empty() {
+            scene.core.handle_broker_blocked(conn);
+            self.backlogs.insert(conn, rest);
+        }
+    }
+
     /// Reads everything that waits on this connection and writes what comes of it.
     fn serve(&mut self, scene: &mut Scene, conn: ConnId) {
         let bytes = scene.to_broker(conn);
@@ -209,22 +236,22 @@ impl Broker {
     fn act(&mut self, scene: &mut Scene, conn: ConnId, packet_type: PacketType, bytes: &[u8]) {
         let id = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
         match packet_type {
-            PacketType::Connect => scene.broker(conn, connack(4, false, 0, &[])),
-            PacketType::Pingreq => scene.broker(conn, PINGRESP),
+            PacketType::Connect => self.write(scene, conn, connack(4, false, 0, &[])),
+            PacketType::Pingreq => self.write(scene, conn, PINGRESP),
             PacketType::Subscribe => {
                 let filter = String::from_utf8(bytes[6..bytes.len() - 1].to_vec()).unwrap();
                 let filters = self.subscriptions.entry(conn).or_default();
                 if !filters.contains(&filter) {
                     filters.push(filter);
                 }
-                scene.broker(conn, suback(id(2), &[0]));
+                self.write(scene, conn, suback(id(2), &[0]));
             }
             PacketType::Unsubscribe => {
                 let filter = std::str::from_utf8(&bytes[6..]).unwrap();
                 if let Some(filters) = self.subscriptions.get_mut(&conn) {
                     filters.retain(|known| known != filter);
                 }
-                scene.broker(conn, unsuback(id(2)));
+                self.write(scene, conn, unsuback(id(2)));
             }
             PacketType::Publish => {
                 let topic = &bytes[4..5];
@@ -238,10 +265,10 @@ impl Broker {
                     .map(|(&conn, _)| conn)
                     .collect();
                 for receiver in receivers {
-                    scene.broker(receiver, publish(topic, payload));
+                    self.write(scene, receiver, publish(topic, payload));
                 }
                 if bytes[0] == 0x32 {
-                    scene.broker(conn, packet(0x40, &bytes[5..7]));
+                    self.write(scene, conn, packet(0x40, &bytes[5..7]));
                 }
             }
             other => panic!("unexpected {other:?}"),
@@ -255,6 +282,8 @@ enum Move {
     Subscribe { client: usize, filter: &'static str },
     Unsubscribe { client: usize, filter: &'static str },
     Serve(usize),
+    CloseWindow(usize),
+    LetThrough(usize, usize),
 }
 
 fn moves() -> impl Strategy<Value = Vec<Move>> {
@@ -267,7 +296,9 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         1 => (client.clone(), filter()).prop_map(|(client, filter)| Move::Subscribe { client, filter }),
         1 => (client.clone(), filter())
             .prop_map(|(client, filter)| Move::Unsubscribe { client, filter }),
-        10 => client.prop_map(Move::Serve),
+        10 => client.clone().prop_map(Move::Serve),
+        1 => client.clone().prop_map(Move::CloseWindow),
+        3 => (client, 0..60_usize).prop_map(|(client, bytes)| Move::LetThrough(client, bytes)),
     ];
     prop::collection::vec(one, 0..120)
 }
@@ -313,6 +344,10 @@ proptest! {
             let packet_id = step as u16 + 1;
             match *one {
                 Move::Serve(client) => broker.serve(&mut scene, clients[client]),
+                Move::CloseWindow(client) => broker.close_window(clients[client]),
+                Move::LetThrough(client, bytes) => {
+                    broker.let_through(&mut scene, clients[client], bytes);
+                }
                 Move::Subscribe { client, filter } => {
                     scene.client(clients[client], subscribe(packet_id, &[filter]));
                 }
@@ -335,6 +370,7 @@ proptest! {
         }
         for _ in 0..4 {
             for &conn in clients.iter().chain([&watcher]) {
+                broker.let_through(&mut scene, conn, usize::MAX);
                 broker.serve(&mut scene, conn);
             }
         }
