@@ -38,7 +38,7 @@ pub(crate) fn release(entry: Entry) {
     match entry.kind() {
         Kind::KernelListener | Kind::KernelConnection => outside::disappeared(entry.kind()),
         Kind::Bound | Kind::Listener | Kind::Connection => release_socket(entry),
-        Kind::Plain | Kind::Undecided | Kind::Closed | Kind::Refused | Kind::Private => {}
+        Kind::Plain | Kind::Undecided | Kind::Refused | Kind::Private => {}
     }
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn copied(fd: RawFd, copy: RawFd) {
             outside::appeared(entry.kind());
         }
         Kind::Undecided | Kind::Refused => set(copy, entry),
-        Kind::Bound | Kind::Listener | Kind::Connection | Kind::Closed => {
+        Kind::Bound | Kind::Listener | Kind::Connection => {
             retain(entry);
             set(copy, entry);
             if entry.is_placeholder() {

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, OwnedFd, RawFd};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::descriptor;
 use crate::descriptors;
@@ -54,10 +55,32 @@ pub(crate) fn copy_timeouts(from: RawFd, to: impl AsFd) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Takes the placeholder at `fd`, and at every other descriptor of the same socket, away again: a fresh socket of the kernel
+/// comes instead, as TCP leaves one that failed to connect or stopped listening. Its options and epoll registrations are gone.
+///
+/// # Errors
+/// When there is no descriptor for the fresh socket.
+pub(crate) fn withdraw(fd: RawFd) -> Result<(), Errno> {
+    let old = table::get(fd);
+    let family = if old.has(Flag::V6) { AddressFamily::INET6 } else { AddressFamily::INET };
+    let fresh = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    inherit(fd, old, &fresh)?;
+    let new = Entry::undecided();
+    // Ends the waits of other threads on the old file.
+    let _ = rustix::net::shutdown(descriptor::borrow(fd), rustix::net::Shutdown::Both);
+    let all: Vec<(RawFd, Entry)> = descriptors::aliases(old).collect();
+    for (alias, entry) in all {
+        // The file first: an undecided entry must never stand for a placeholder.
+        let replaced = descriptor::replace(alias, &fresh);
+        if replaced.is_ok() && table::exchange(alias, entry, new.with_lasting(entry)) {
+            descriptors::release(entry);
+        }
+    }
+    Ok(())
+}
+
 fn put(fd: RawFd, old: Entry, new: Entry, placeholder: &OwnedFd) -> Result<(), Errno> {
-    let new = [Flag::V6, Flag::Shared, Flag::Timed]
-        .into_iter()
-        .fold(new, |entry, flag| entry.with_if(flag, old.has(flag)));
+    let new = new.with_lasting(old);
     let watches = unregister(fd);
     // The entry first: a thread that uses the descriptor meanwhile must not take the placeholder for a socket.
     descriptors::change(fd, new);

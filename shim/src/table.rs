@@ -42,16 +42,14 @@ pub(crate) enum Kind {
     Listener = 3,
     /// A connection on the card; the descriptor is its placeholder.
     Connection = 4,
-    /// A placeholder without a socket: the connect failed, or the listener was shut down.
-    Closed = 5,
     /// A bound socket that must not listen, because there is no card and the kernel was ruled out.
-    Refused = 6,
+    Refused = 5,
     /// A listener of the kernel; the card has been told.
-    KernelListener = 7,
+    KernelListener = 6,
     /// A connection of the kernel; the card has been told.
-    KernelConnection = 8,
+    KernelConnection = 7,
     /// A descriptor of ours.
-    Private = 9,
+    Private = 8,
 }
 
 impl Kind {
@@ -61,11 +59,10 @@ impl Kind {
             2 => Kind::Bound,
             3 => Kind::Listener,
             4 => Kind::Connection,
-            5 => Kind::Closed,
-            6 => Kind::Refused,
-            7 => Kind::KernelListener,
-            8 => Kind::KernelConnection,
-            9 => Kind::Private,
+            5 => Kind::Refused,
+            6 => Kind::KernelListener,
+            7 => Kind::KernelConnection,
+            8 => Kind::Private,
             _ => Kind::Plain,
         }
     }
@@ -85,6 +82,12 @@ pub(crate) enum Flag {
     /// report success.
     Pending = 8,
 }
+
+/// What a descriptor keeps when its socket becomes something else.
+const LASTING: [Flag; 3] = [Flag::V6, Flag::Shared, Flag::Timed];
+
+/// The families given out: which undecided descriptors are copies of one another.
+static FAMILIES: AtomicU32 = AtomicU32::new(0);
 
 /// A socket of a session: which session, and which slot.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -106,8 +109,9 @@ impl Entry {
         Entry(kind as u64)
     }
 
-    /// An undecided socket. Descriptors of one open file share a family.
-    pub(crate) fn undecided(family: u32) -> Entry {
+    /// An undecided socket of a new open file; descriptors of one file have the same.
+    pub(crate) fn undecided() -> Entry {
+        let family = FAMILIES.fetch_add(1, Ordering::Relaxed);
         Entry(Kind::Undecided as u64 | u64::from(family) << 32)
     }
 
@@ -137,6 +141,11 @@ impl Entry {
         if condition { self.with(flag) } else { self }
     }
 
+    /// The same, with what `old` keeps.
+    pub(crate) fn with_lasting(self, old: Entry) -> Entry {
+        LASTING.into_iter().fold(self, |entry, flag| entry.with_if(flag, old.has(flag)))
+    }
+
     pub(crate) fn has(self, flag: Flag) -> bool {
         self.0 & (flag as u64) << 4 != 0
     }
@@ -151,7 +160,7 @@ impl Entry {
 
     /// Whether the descriptor is a placeholder, so that the kernel must not be asked in its stead.
     pub(crate) fn is_placeholder(self) -> bool {
-        matches!(self.kind(), Kind::Listener | Kind::Connection | Kind::Closed)
+        matches!(self.kind(), Kind::Listener | Kind::Connection)
     }
 
     /// Whether its epoll registrations matter to us.
@@ -271,17 +280,19 @@ mod tests {
 
     #[test]
     fn families_of_undecided_sockets_do_not_mix() {
-        assert!(Entry::undecided(1).is_same_socket(Entry::undecided(1).with(Flag::V6)));
-        assert!(!Entry::undecided(1).is_same_socket(Entry::undecided(2)));
+        let first = Entry::undecided();
+        assert!(first.is_same_socket(first.with(Flag::V6)));
+        assert!(!first.is_same_socket(Entry::undecided()));
         assert!(!Entry::PLAIN.is_same_socket(Entry::PLAIN));
     }
 
     #[test]
     fn only_an_unchanged_entry_is_exchanged() {
         let fd = DESCRIPTORS_MAX as i32 - 2;
-        replace(fd, Entry::undecided(7));
-        assert!(!exchange(fd, Entry::undecided(8), Entry::PLAIN));
-        assert!(exchange(fd, Entry::undecided(7), Entry::of(Kind::Refused)));
+        let first = Entry::undecided();
+        replace(fd, first);
+        assert!(!exchange(fd, Entry::undecided(), Entry::PLAIN));
+        assert!(exchange(fd, first, Entry::of(Kind::Refused)));
         assert_eq!(entries(fd, fd).map(|(fd, _)| fd).collect::<Vec<_>>(), [fd]);
         assert!(replace(fd, Entry::PLAIN) == Entry::of(Kind::Refused));
     }

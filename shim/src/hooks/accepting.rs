@@ -1,7 +1,5 @@
 //! socket, socketpair, bind, listen, accept, accept4, connect, shutdown.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-
 use libc::{c_int, sockaddr, socklen_t};
 
 use super::{drive, fail, hook, int, note};
@@ -13,9 +11,6 @@ use crate::real;
 use crate::sockets;
 use crate::table::{self, Entry, Flag};
 
-/// The families of undecided sockets: which descriptors are copies of one another.
-static FAMILY: AtomicU32 = AtomicU32::new(1);
-
 /// What a new socket is to us.
 fn new_entry(domain: c_int, kind: c_int, protocol: c_int) -> Entry {
     let is_tcp = matches!(domain, libc::AF_INET | libc::AF_INET6)
@@ -24,8 +19,7 @@ fn new_entry(domain: c_int, kind: c_int, protocol: c_int) -> Entry {
     if !is_tcp {
         return Entry::PLAIN;
     }
-    let family = FAMILY.fetch_add(1, Ordering::Relaxed);
-    Entry::undecided(family).with_if(Flag::V6, domain == libc::AF_INET6)
+    Entry::undecided().with_if(Flag::V6, domain == libc::AF_INET6)
 }
 
 hook! {

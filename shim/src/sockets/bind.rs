@@ -32,7 +32,7 @@ pub(super) enum NotPlaced {
 pub(crate) fn bind(fd: RawFd, address: Option<SocketAddr>) -> Outcome {
     let entry = table::get(fd);
     match entry.kind() {
-        Kind::Bound | Kind::Listener | Kind::Connection | Kind::Closed => {
+        Kind::Bound | Kind::Listener | Kind::Connection => {
             return Outcome::Fail(Errno::INVAL);
         }
         Kind::Undecided if !entry.has(Flag::Pending) => {}
@@ -97,15 +97,10 @@ pub(super) fn place(fd: RawFd, address: SocketAddr) -> Result<Entry, NotPlaced> 
         true => descriptors::aliases(old).filter(|&(other, _)| other != fd).collect(),
         false => Vec::new(),
     };
-    let with_flags = |old: Entry| {
-        [Flag::V6, Flag::Shared, Flag::Timed]
-            .into_iter()
-            .fold(new, |entry, flag| entry.with_if(flag, old.has(flag)))
-    };
-    descriptors::change(fd, with_flags(old));
+    descriptors::change(fd, new.with_lasting(old));
     for (other, entry) in others {
         descriptors::retain(new);
-        descriptors::change(other, with_flags(entry));
+        descriptors::change(other, new.with_lasting(entry));
     }
-    Ok(with_flags(old))
+    Ok(new.with_lasting(old))
 }

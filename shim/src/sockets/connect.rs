@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
 use mqttshim_session::State;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
@@ -25,11 +26,10 @@ use crate::verdict;
 pub(crate) fn connect(fd: RawFd, address: Option<SocketAddr>, woken: Woken) -> Outcome {
     let entry = table::get(fd);
     match (entry.kind(), address) {
-        (Kind::Connection, _) => ask(fd, entry, woken),
+        (Kind::Connection, _) => ask(fd, entry, address, woken),
         (Kind::Listener, _) => Outcome::Fail(Errno::ISCONN),
-        // A bound socket is the card's already; a failed one may try again.
-        (Kind::Bound | Kind::Closed, Some(address)) => begin(fd, entry, address),
-        (Kind::Closed, None) => Outcome::Fail(Errno::AFNOSUPPORT),
+        // A bound socket is the card's already.
+        (Kind::Bound, Some(address)) => begin(fd, entry, address),
         (Kind::Undecided, Some(address)) if !entry.has(Flag::Pending) => decide(fd, entry, address),
         _ => Outcome::Pass,
     }
@@ -69,11 +69,7 @@ fn without_card(entry: Entry, address: SocketAddr, reason: &str) -> Outcome {
 fn start(fd: RawFd, entry: Entry, address: SocketAddr) -> Result<(), Option<Errno>> {
     let program = verdict::program();
     let bound = entry.socket();
-    // A placeholder has no options to read back.
-    let options = match entry.kind() {
-        Kind::Closed => OptionList::default(),
-        _ => OptionList::changed(fd, entry.has(Flag::V6)).map_err(Some)?,
-    };
+    let options = OptionList::changed(fd, entry.has(Flag::V6)).map_err(Some)?;
     let (number, session) = match bound {
         Some(socket) => (socket.session, sessions::of(socket).ok_or(None)?),
         None => sessions::ensure(&mut state::lock(), program).map_err(|_| None)?,
@@ -95,40 +91,41 @@ fn start(fd: RawFd, entry: Entry, address: SocketAddr) -> Result<(), Option<Errn
 }
 
 /// What has become of a connect that was begun.
-fn ask(fd: RawFd, entry: Entry, woken: Woken) -> Outcome {
+fn ask(fd: RawFd, entry: Entry, address: Option<SocketAddr>, woken: Woken) -> Outcome {
     let Some(socket) = entry.socket() else { return Outcome::Fail(Errno::ISCONN) };
     let Some(session) = sessions::of(socket) else { return Outcome::Fail(Errno::CONNRESET) };
     if !entry.has(Flag::Pending) {
         return Outcome::Fail(Errno::ISCONN);
     }
-    match session.state(socket.slot) {
-        State::Connecting if woken != Woken::HungUp && session.is_alive() => match woken {
-            Woken::First if descriptor::is_nonblocking(fd) => Outcome::Fail(Errno::ALREADY),
-            _ => Outcome::AwaitWritable { moved: 0 },
-        },
+    let error = session.take_error(socket.slot);
+    match (error, session.state(socket.slot)) {
         // connect(2) succeeds once, then says EISCONN.
-        State::Connected => {
+        (None, State::Connected) => {
             descriptors::flag(fd, Flag::Pending, false);
             Outcome::SUCCESS
         }
+        (None, State::Connecting) if !is_hung_up(fd) => match woken {
+            Woken::First if descriptor::is_nonblocking(fd) => Outcome::Fail(Errno::ALREADY),
+            _ => Outcome::AwaitWritable { moved: 0 },
+        },
         _ => {
-            let errno = session.take_error(socket.slot).unwrap_or(Errno::CONNABORTED);
-            descriptors::flag(fd, Flag::Pending, false);
-            close_failed(entry);
-            Outcome::Fail(errno)
+            if let Err(errno) = placeholder::withdraw(fd) {
+                return Outcome::Fail(errno);
+            }
+            match (error, woken) {
+                (Some(errno), _) => Outcome::Fail(errno),
+                // The error was taken by SO_ERROR: the kernel's socket would try again now.
+                (None, Woken::First) => connect(fd, address, woken),
+                (None, _) => Outcome::Fail(Errno::CONNABORTED),
+            }
         }
     }
 }
 
-/// The kernel's socket could connect again after a failure; so can this one.
-fn close_failed(entry: Entry) {
-    let all: Vec<(RawFd, Entry)> = descriptors::aliases(entry).collect();
-    for (fd, old) in all {
-        let closed = [Flag::V6, Flag::Shared, Flag::Timed]
-            .into_iter()
-            .fold(Entry::of(Kind::Closed), |entry, flag| entry.with_if(flag, old.has(flag)));
-        if table::exchange(fd, old, closed) {
-            descriptors::release(old);
-        }
-    }
+/// Whether the agent has given the connection up.
+fn is_hung_up(fd: RawFd) -> bool {
+    let placeholder = descriptor::borrow(fd);
+    let mut watched = [PollFd::from_borrowed_fd(placeholder, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut watched, Some(&now)) == Ok(1)
 }

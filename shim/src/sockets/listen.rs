@@ -25,7 +25,7 @@ pub(crate) fn listen(fd: RawFd, backlog: i32) -> Outcome {
     let entry = table::get(fd);
     match entry.kind() {
         Kind::Refused => Outcome::Fail(Errno::NETDOWN),
-        Kind::Connection | Kind::Closed => Outcome::Fail(Errno::INVAL),
+        Kind::Connection => Outcome::Fail(Errno::INVAL),
         Kind::Listener => listen_again(entry, backlog),
         Kind::Bound => start(fd, entry, backlog, true),
         Kind::Undecided => listen_unbound(fd, entry, backlog),
@@ -92,9 +92,7 @@ fn start(fd: RawFd, entry: Entry, backlog: i32, may_retry: bool) -> Outcome {
 fn start_over(fd: RawFd, entry: Entry, backlog: i32, may_retry: bool) -> Outcome {
     let Some(record) = take_record(entry) else { return Outcome::Fail(Errno::NETDOWN) };
     // The descriptor is still the kernel's unbound socket, so it can be decided anew.
-    let undecided = Entry::undecided(entry.socket().map_or(0, |socket| socket.slot.generation))
-        .with_if(Flag::V6, entry.has(Flag::V6))
-        .with_if(Flag::Timed, entry.has(Flag::Timed));
+    let undecided = Entry::undecided().with_lasting(entry).without(Flag::Shared);
     descriptors::change(fd, undecided);
     let reason = match may_retry.then(|| bind::place(fd, record.address)) {
         Some(Ok(bound)) => return start(fd, bound, backlog, false),
@@ -168,9 +166,7 @@ pub(super) fn restore(entry: Entry) -> bool {
     let mut is_first = true;
     let all: Vec<(RawFd, Entry)> = descriptors::aliases(entry).collect();
     for (fd, old) in all {
-        let flagged = [Flag::V6, Flag::Shared, Flag::Timed]
-            .into_iter()
-            .fold(new_entry, |entry, flag| entry.with_if(flag, old.has(flag)));
+        let flagged = new_entry.with_lasting(old);
         sessions::count(flagged, true);
         let dropped = if table::exchange(fd, old, flagged) { old } else { flagged };
         sessions::count(dropped, false);

@@ -30,8 +30,9 @@ use rustix::io::Errno;
 use crate::descriptor;
 use crate::descriptors;
 use crate::outcome::{Outcome, Target};
+use crate::placeholder;
 use crate::sessions;
-use crate::table::{self, Entry, Kind};
+use crate::table::{self, Kind};
 
 /// The connection at `fd`, or how a call fails on what is there instead.
 fn connection(fd: RawFd, otherwise: Outcome) -> Result<(Target, &'static Session), Outcome> {
@@ -76,22 +77,9 @@ pub(crate) fn shutdown(fd: RawFd, how: i32) -> Outcome {
             Err(errno) => failed_or_stale(fd, errno),
         },
         Err(_) if table::get(fd).kind() == Kind::Listener && how != How::Write => {
-            stop_listening(fd)
+            // It becomes a plain socket again, and whoever waits in accept gets EINVAL.
+            placeholder::withdraw(fd).into()
         }
         Err(outcome) => outcome,
     }
-}
-
-/// A listener that is shut down refuses from then on, and wakes whoever waits in accept.
-fn stop_listening(fd: RawFd) -> Outcome {
-    let entry = table::get(fd);
-    let all: Vec<(RawFd, Entry)> = descriptors::aliases(entry).collect();
-    for (alias, entry) in all {
-        if table::exchange(alias, entry, Entry::of(Kind::Closed)) {
-            descriptors::release(entry);
-        }
-    }
-    // Ends the waits of other threads, and lets the agent see that nobody listens.
-    let ended = rustix::net::shutdown(descriptor::borrow(fd), rustix::net::Shutdown::Both);
-    ended.into()
 }

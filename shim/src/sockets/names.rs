@@ -15,10 +15,7 @@ use crate::table::{self, Flag, Kind};
 pub(crate) fn local(fd: RawFd, name: &mut Option<Raw>) -> Outcome {
     let entry = table::get(fd);
     let Some(socket) = entry.socket() else {
-        return match entry.kind() {
-            Kind::Closed => Outcome::Fail(Errno::NOTCONN),
-            _ => Outcome::Pass,
-        };
+        return Outcome::Pass;
     };
     let address = sessions::of(socket)
         .and_then(|session| session.local(socket.slot))
