@@ -1,6 +1,29 @@
 //! The card: TCP stack, MQTT core and distribution.
+//!
+//! ```text
+//!  broker's host                         this crate                                        clients
+//!  ┌───────────┐   channel   ┌──────────┬─────────────────────┬─────────┐   sockets   ┌──────────────┐
+//!  │ agent     │◄───────────►│ attach   │ card ──► mqtt::Core │ stack   │◄───────────►│ pub, sub     │
+//!  └───────────┘             └──────────┴─────────────────────┴─────────┘             └──────────────┘
+//! ```
+//!
+//! [`attach`] is the brokers' side, [`stack`] the clients', [`mqtt`] decides who distributes a PUBLISH, and [`card`] moves
+//! bytes between the three in one pass. [`server`] is the thread that runs the passes; [`metrics`] and [`logs`] have
+//! threads of their own and never hold it up. [`cli`] is the program around it: [`config`], [`doctor`].
+//!
+//! Unsafe code: `stack::kernel` only (raw socket options and io_uring).
+
+#![deny(unsafe_code)]
 
 pub mod attach;
 pub mod card;
+pub mod cli;
+pub mod config;
+pub mod descriptors;
+pub mod doctor;
+pub mod logs;
+pub mod metrics;
 pub mod mqtt;
+pub mod run;
+pub mod server;
 pub mod stack;

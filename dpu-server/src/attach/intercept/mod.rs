@@ -108,6 +108,11 @@ impl Intercept {
         });
     }
 
+    /// Lets go of the channel, if there is one; its sessions are lost.
+    pub fn unplug(&mut self) {
+        self.lose(&"let go of");
+    }
+
     /// Whether there is a channel.
     #[must_use]
     pub fn is_plugged(&self) -> bool {

@@ -12,10 +12,15 @@
 //!
 //! What it does not do: decide anything. Bounds: one descriptor a socket; events are taken 256 at a time.
 
+#[allow(unsafe_code, reason = "no crate carries any option by its number")]
 mod options;
 mod plain;
 mod ports;
 mod sockets;
+#[allow(
+    unsafe_code,
+    reason = "a submission holds pointers; the module's head says why they are good"
+)]
 mod uring;
 
 use std::net::SocketAddr;

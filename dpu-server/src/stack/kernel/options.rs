@@ -80,78 +80,83 @@ fn check_privilege(level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// The list.
+/// Whether an option is on one of the lists.
 fn travels(level: i32, name: i32) -> bool {
-    use libc as c;
-    match level {
-        c::SOL_SOCKET => matches!(
-            name,
-            c::SO_ACCEPTCONN
-                | c::SO_BROADCAST
-                | c::SO_COOKIE
-                | c::SO_DOMAIN
-                | c::SO_DONTROUTE
-                | c::SO_ERROR
-                | c::SO_INCOMING_CPU
-                | c::SO_KEEPALIVE
-                | c::SO_LINGER
-                | c::SO_MAX_PACING_RATE
-                | c::SO_MEMINFO
-                | c::SO_OOBINLINE
-                | c::SO_PRIORITY
-                | c::SO_PROTOCOL
-                | c::SO_RCVBUF
-                | c::SO_RCVLOWAT
-                | c::SO_RCVTIMEO
-                | c::SO_REUSEADDR
-                | c::SO_REUSEPORT
-                | c::SO_SNDBUF
-                | c::SO_SNDLOWAT
-                | c::SO_SNDTIMEO
-                | c::SO_TIMESTAMP
-                | c::SO_TYPE
-        ),
-        c::IPPROTO_TCP => matches!(
-            name,
-            c::TCP_CC_INFO
-                | c::TCP_CONGESTION
-                | c::TCP_CORK
-                | c::TCP_DEFER_ACCEPT
-                | c::TCP_FASTOPEN
-                | c::TCP_INFO
-                | c::TCP_INQ
-                | c::TCP_KEEPCNT
-                | c::TCP_KEEPIDLE
-                | c::TCP_KEEPINTVL
-                | c::TCP_LINGER2
-                | c::TCP_MAXSEG
-                | c::TCP_NODELAY
-                | c::TCP_NOTSENT_LOWAT
-                | c::TCP_QUICKACK
-                | c::TCP_SYNCNT
-                | c::TCP_USER_TIMEOUT
-                | c::TCP_WINDOW_CLAMP
-        ),
-        c::IPPROTO_IP => matches!(
-            name,
-            c::IP_BIND_ADDRESS_NO_PORT
-                | c::IP_FREEBIND
-                | c::IP_MINTTL
-                | c::IP_MTU
-                | c::IP_MTU_DISCOVER
-                | c::IP_RECVTOS
-                | c::IP_TOS
-                | c::IP_TTL
-        ),
-        c::IPPROTO_IPV6 => matches!(
-            name,
-            c::IPV6_MTU
-                | c::IPV6_MTU_DISCOVER
-                | c::IPV6_RECVTCLASS
-                | c::IPV6_TCLASS
-                | c::IPV6_UNICAST_HOPS
-                | c::IPV6_V6ONLY
-        ),
-        _ => false,
-    }
+    let list = match level {
+        libc::SOL_SOCKET => SOCKET,
+        libc::IPPROTO_TCP => TCP,
+        libc::IPPROTO_IP => IP,
+        libc::IPPROTO_IPV6 => IPV6,
+        _ => return false,
+    };
+    list.contains(&name)
 }
+
+/// Of socket(7).
+const SOCKET: &[i32] = &[
+    libc::SO_ACCEPTCONN,
+    libc::SO_BROADCAST,
+    libc::SO_COOKIE,
+    libc::SO_DOMAIN,
+    libc::SO_DONTROUTE,
+    libc::SO_ERROR,
+    libc::SO_INCOMING_CPU,
+    libc::SO_KEEPALIVE,
+    libc::SO_LINGER,
+    libc::SO_MAX_PACING_RATE,
+    libc::SO_MEMINFO,
+    libc::SO_OOBINLINE,
+    libc::SO_PRIORITY,
+    libc::SO_PROTOCOL,
+    libc::SO_RCVBUF,
+    libc::SO_RCVLOWAT,
+    libc::SO_RCVTIMEO,
+    libc::SO_REUSEADDR,
+    libc::SO_REUSEPORT,
+    libc::SO_SNDBUF,
+    libc::SO_SNDLOWAT,
+    libc::SO_SNDTIMEO,
+    libc::SO_TIMESTAMP,
+    libc::SO_TYPE,
+];
+/// Of tcp(7).
+const TCP: &[i32] = &[
+    libc::TCP_CC_INFO,
+    libc::TCP_CONGESTION,
+    libc::TCP_CORK,
+    libc::TCP_DEFER_ACCEPT,
+    libc::TCP_FASTOPEN,
+    libc::TCP_INFO,
+    libc::TCP_INQ,
+    libc::TCP_KEEPCNT,
+    libc::TCP_KEEPIDLE,
+    libc::TCP_KEEPINTVL,
+    libc::TCP_LINGER2,
+    libc::TCP_MAXSEG,
+    libc::TCP_NODELAY,
+    libc::TCP_NOTSENT_LOWAT,
+    libc::TCP_QUICKACK,
+    libc::TCP_SYNCNT,
+    libc::TCP_USER_TIMEOUT,
+    libc::TCP_WINDOW_CLAMP,
+];
+/// Of ip(7).
+const IP: &[i32] = &[
+    libc::IP_BIND_ADDRESS_NO_PORT,
+    libc::IP_FREEBIND,
+    libc::IP_MINTTL,
+    libc::IP_MTU,
+    libc::IP_MTU_DISCOVER,
+    libc::IP_RECVTOS,
+    libc::IP_TOS,
+    libc::IP_TTL,
+];
+/// Of ipv6(7).
+const IPV6: &[i32] = &[
+    libc::IPV6_MTU,
+    libc::IPV6_MTU_DISCOVER,
+    libc::IPV6_RECVTCLASS,
+    libc::IPV6_TCLASS,
+    libc::IPV6_UNICAST_HOPS,
+    libc::IPV6_V6ONLY,
+];

@@ -1,0 +1,221 @@
+//! The command line.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::config::{ChannelChoice, Config, ConfigError, File, StackChoice, TrustChoice};
+use crate::logs::Logs;
+use crate::{doctor, run};
+
+/// The card: owns the TCP connections of an unmodified MQTT broker and distributes its PUBLISHes.
+///
+/// The broker runs with libmqttshim.so preloaded, which hands its sockets to this program: on a DPU, or, as here, on
+/// another core of the same machine.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100, after_help = AFTER_HELP)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER_HELP: &str = "\
+EXAMPLES
+  dpu-server run --trust suback --metrics 127.0.0.1:9464
+      Serve the brokers of this machine; let the card distribute where SUBACK means permission.
+  LD_PRELOAD=libmqttshim.so mosquitto -c mosquitto.conf
+      A broker on it.
+  dpu-server check-config /etc/mqttshim/card.toml
+      Look for mistakes without serving.
+
+EXIT STATUS
+  0  stopped by SIGTERM or SIGINT; or what was asked for was done
+  1  something does not allow it; the message says what to do. A second signal while stopping
+  2  the command line is not understood";
+
+const RUN_HELP: &str = "\
+CONFIGURATION FILE
+  TOML. Every option is a key of the same name with _ for -; options go before the file. Beside them
+  a section [limits]:
+    sockets_max             sockets of all brokers [what the descriptors allow]
+    sessions_per_uid_max    brokers of one user [256]
+    inspect_bytes_max       largest payload the card distributes [65536]
+    outbox_bytes_max        bytes of copies waiting for one subscriber [1048576]
+    outbox_messages_max     copies waiting for one subscriber [1000]
+    outbox_total_bytes_max  bytes of copies waiting for all subscribers of a broker [268435456]
+    subscriptions_max       subscriptions of a broker [1000000]
+    topic_levels_max        levels of a topic [128]
+    mqtt_sessions_max       MQTT sessions of a broker, connected or not [250000]
+    unanswered_max          SUBSCRIBEs of one client without an answer [1024]
+    routes_max              topics of a broker whose subscribers are remembered [4096]
+  At a limit the broker does the work, or a copy is dropped and counted.
+
+SIGNALS
+  SIGTERM, SIGINT  accept nothing more, let clients take what is left for at most 5 s, FIN, exit 0
+  a second one     exit at once";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve brokers until SIGTERM.
+    Run(Run),
+    /// Read a configuration file, say what is wrong with it, serve nothing.
+    CheckConfig {
+        /// The TOML file.
+        file: PathBuf,
+    },
+    /// Show the stacks and channels of this build, and what of them this machine refuses.
+    List,
+    /// Check what `run` needs: descriptors, io_uring, the session path.
+    Doctor(Run),
+    /// Print a completion script for this shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = RUN_HELP)]
+struct Run {
+    /// Read this TOML file first.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where programs find the agent [default: /run/mqttshim/session.sock for root, else
+    /// $XDG_RUNTIME_DIR/mqttshim/session.sock, else mqttshim-UID/session.sock in the temporary folder].
+    #[arg(long, value_name = "PATH")]
+    session: Option<PathBuf>,
+    /// Let only members of this group open a session.
+    #[arg(long, value_name = "NAME")]
+    session_group: Option<String>,
+    /// How the host is reached: `local`, the agent inside this process, or `emulated:PATH`, a mqttshim-agent of this machine
+    /// connects to PATH [default: local].
+    #[arg(long, value_name = "local|emulated:PATH")]
+    channel: Option<ChannelChoice>,
+    /// Where the connections live: `kernel`, this machine's own sockets [default: kernel].
+    #[arg(long, value_name = "kernel")]
+    stack: Option<StackChoice>,
+    /// How the card learns who may receive what. `suback`: a granted SUBACK is permission; for brokers that authorise at
+    /// SUBSCRIBE and PUBLISH. `observed`: every PUBLISH goes to the broker [default: observed].
+    #[arg(long, value_name = "observed|suback")]
+    trust: Option<TrustChoice>,
+    /// Serve metrics in Prometheus' text form at http://HOST:PORT/metrics.
+    #[arg(long, value_name = "HOST:PORT")]
+    metrics: Option<String>,
+    /// What to log to standard error: error, warn, info, debug, trace [default: RUST_LOG, else info].
+    #[arg(long, value_name = "LEVEL")]
+    log: Option<String>,
+    /// How long the idle server yields and looks again before it sleeps, in microseconds [default: 20; 0 on one or two
+    /// cores].
+    #[arg(long, value_name = "MICROSECONDS")]
+    spin_us: Option<u64>,
+}
+
+impl Run {
+    fn config(self) -> Result<Config, ConfigError> {
+        let file = self.config.as_deref().map_or(Ok(File::default()), File::read)?;
+        let line = File {
+            session: self.session,
+            session_group: self.session_group,
+            channel: self.channel,
+            stack: self.stack,
+            trust: self.trust,
+            metrics: self.metrics,
+            log: self.log,
+            spin_us: self.spin_us,
+            ..File::default()
+        };
+        line.or(file).check()
+    }
+}
+
+/// Runs the program with this process's arguments.
+#[must_use]
+pub fn main() -> ExitCode {
+    match dispatch(Cli::parse().command) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            // Nowhere to tell, if standard error takes nothing.
+            let _ = writeln!(io::stderr(), "dpu-server: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(command: Command) -> anyhow::Result<bool> {
+    let mut out = io::stdout().lock();
+    match command {
+        Command::Run(arguments) => {
+            drop(out);
+            return serve(arguments.config()?);
+        }
+        Command::CheckConfig { file } => check_config(&mut out, &file)?,
+        Command::List => doctor::list(&mut out)?,
+        Command::Doctor(arguments) => return Ok(doctor::doctor(&mut out, &arguments.config()?)?),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "dpu-server", &mut out);
+        }
+    }
+    Ok(true)
+}
+
+fn serve(config: Config) -> anyhow::Result<bool> {
+    let level = config.log.clone().or_else(|| std::env::var("RUST_LOG").ok());
+    let logs = Logs::start(level.as_deref().unwrap_or("info"))?;
+    abort_on_panic();
+    let outcome = run::run(config);
+    logs.flush();
+    outcome?;
+    Ok(true)
+}
+
+fn check_config(out: &mut impl Write, file: &Path) -> anyhow::Result<()> {
+    let config = File::read(file)?.check()?;
+    writeln!(out, "{}: ok, channel {}", file.display(), config.channel)?;
+    Ok(())
+}
+
+/// A panic is a bug of ours, and a process with half its threads would keep brokers waiting: it ends, and its clients and
+/// brokers see that.
+fn abort_on_panic() {
+    std::panic::set_hook(Box::new(|panic| {
+        let trace = std::backtrace::Backtrace::force_capture();
+        // Not through the log thread: there may be no time for it.
+        let _ = writeln!(io::stderr(), "dpu-server: {panic}\n{trace}");
+        std::process::abort();
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_names_every_limit_and_nothing_that_is_not_there() {
+        let mut command = Cli::command();
+        let run = command.find_subcommand_mut("run").unwrap();
+        let help = run.render_long_help().to_string();
+        for word in ["sockets_max", "routes_max", "--trust", "--spin-us", "SIGTERM"] {
+            assert!(help.contains(word), "{word}");
+        }
+        for word in ["doca", "smoltcp", "--device", "--port", "--decision"] {
+            assert!(!help.contains(word), "{word}");
+        }
+    }
+
+    #[test]
+    fn a_channel_that_this_build_lacks_is_refused_with_those_it_has() {
+        let error = Cli::try_parse_from(["dpu-server", "run", "--channel", "doca"]).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("no DOCA") && text.contains("emulated:PATH"), "{text}");
+        assert_eq!(error.exit_code(), 2);
+    }
+}

@@ -1,0 +1,94 @@
+//! Values that are one of a few words.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::Deserialize;
+
+/// How the host is reached.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(try_from = "String")]
+pub enum ChannelChoice {
+    /// The agent lives inside this process.
+    Local,
+    /// An agent of its own process connects to this path.
+    Emulated(PathBuf),
+}
+
+/// Where the connections live.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(try_from = "String")]
+pub enum StackChoice {
+    /// The machine's own sockets.
+    Kernel,
+}
+
+/// How the card learns who may receive what.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(try_from = "String")]
+pub enum TrustChoice {
+    /// By observing the broker.
+    Observed,
+    /// A granted SUBACK is permission.
+    Suback,
+}
+
+impl FromStr for ChannelChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':').unwrap_or((text, "")) {
+            ("local", "") => Ok(ChannelChoice::Local),
+            ("emulated", path) if !path.is_empty() => Ok(ChannelChoice::Emulated(path.into())),
+            ("doca", _) => Err("this build has no DOCA; use local, or emulated:PATH".to_owned()),
+            _ => Err(format!("{text:?} is no channel; use local, or emulated:PATH")),
+        }
+    }
+}
+
+impl FromStr for StackChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "kernel" => Ok(StackChoice::Kernel),
+            _ => Err(format!("{text:?} is no stack of this build; use kernel")),
+        }
+    }
+}
+
+impl FromStr for TrustChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "observed" => Ok(TrustChoice::Observed),
+            "suback" => Ok(TrustChoice::Suback),
+            _ => Err(format!("{text:?} is no trust; use observed, or suback")),
+        }
+    }
+}
+
+impl fmt::Display for ChannelChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ChannelChoice::Local => f.write_str("local"),
+            ChannelChoice::Emulated(path) => write!(f, "emulated:{}", path.display()),
+        }
+    }
+}
+
+macro_rules! from_text {
+    ($($choice:ty),*) => {$(
+        impl TryFrom<String> for $choice {
+            type Error = String;
+
+            fn try_from(text: String) -> Result<Self, String> {
+                text.parse()
+            }
+        }
+    )*};
+}
+
+from_text!(ChannelChoice, StackChoice, TrustChoice);

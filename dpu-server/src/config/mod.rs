@@ -1,0 +1,349 @@
+//! The configuration: what a TOML file says, and over it what the command line says.
+//!
+//! ```text
+//! file ──► keys known? ──► File ──┐
+//!                                 ├──► Config (checked) ──► the rest of the program
+//! command line ──────────► File ──┘
+//! ```
+//!
+//! Every flag is also a key. A key that is none is an error that names the nearest valid one. Whatever [`Config`] holds is
+//! within its bounds.
+
+mod choice;
+mod nearest;
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::mqtt::{CoreConfig, Limits, Trust};
+
+pub use choice::{ChannelChoice, StackChoice, TrustChoice};
+
+/// Sessions of one user, unless told otherwise.
+const SESSIONS_PER_UID_MAX: u32 = 256;
+/// Longest look before a sleep that makes sense, in microseconds.
+const SPIN_US_MAX: u64 = 1_000_000;
+/// The look before a sleep where there are cores to spare, in microseconds.
+const SPIN_US: u64 = 20;
+
+/// A file's keys, or a command line's flags. What is not said is `None`.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct File {
+    /// `session`
+    pub session: Option<PathBuf>,
+    /// `session_group`
+    pub session_group: Option<String>,
+    /// `channel`
+    pub channel: Option<ChannelChoice>,
+    /// `stack`
+    pub stack: Option<StackChoice>,
+    /// `trust`
+    pub trust: Option<TrustChoice>,
+    /// `metrics`
+    pub metrics: Option<String>,
+    /// `log`
+    pub log: Option<String>,
+    /// `spin_us`
+    pub spin_us: Option<u64>,
+    /// `[limits]`
+    #[serde(default)]
+    pub limits: FileLimits,
+}
+
+/// The section `[limits]`.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs, reason = "each is the key of its name; `Limits` and `Config` document them")]
+pub struct FileLimits {
+    pub sockets_max: Option<usize>,
+    pub sessions_per_uid_max: Option<u32>,
+    pub inspect_bytes_max: Option<usize>,
+    pub outbox_bytes_max: Option<usize>,
+    pub outbox_messages_max: Option<usize>,
+    pub outbox_total_bytes_max: Option<usize>,
+    pub subscriptions_max: Option<usize>,
+    pub topic_levels_max: Option<usize>,
+    pub mqtt_sessions_max: Option<usize>,
+    pub unanswered_max: Option<usize>,
+    pub routes_max: Option<usize>,
+}
+
+/// The keys of a file, for messages about wrong ones.
+const KEYS: [&str; 9] = [
+    "session",
+    "session_group",
+    "channel",
+    "stack",
+    "trust",
+    "metrics",
+    "log",
+    "spin_us",
+    "limits",
+];
+/// The keys of `[limits]`.
+const LIMIT_KEYS: [&str; 11] = [
+    "sockets_max",
+    "sessions_per_uid_max",
+    "inspect_bytes_max",
+    "outbox_bytes_max",
+    "outbox_messages_max",
+    "outbox_total_bytes_max",
+    "subscriptions_max",
+    "topic_levels_max",
+    "mqtt_sessions_max",
+    "unanswered_max",
+    "routes_max",
+];
+
+/// Why there is no configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        error: std::io::Error,
+    },
+    /// It is no TOML, or a value has the wrong type.
+    #[error("{}: {error}", path.display())]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// Where and what.
+        error: Box<toml::de::Error>,
+    },
+    /// A key that is none.
+    #[error("{}: unknown key {key:?}{}", path.display(), nearest::hint(nearest))]
+    UnknownKey {
+        /// The file.
+        path: PathBuf,
+        /// The key, with its section.
+        key: String,
+        /// The valid key most like it.
+        nearest: Option<&'static str>,
+    },
+    /// A value outside its bounds.
+    #[error("{key} = {value} is not within {min} to {max}")]
+    Range {
+        /// The key.
+        key: &'static str,
+        /// What was asked for.
+        value: u64,
+        /// The least that makes sense.
+        min: u64,
+        /// The most.
+        max: u64,
+    },
+}
+
+/// Everything the program needs to know.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Config {
+    /// Where programs find the agent; `None`: the default of this user.
+    pub session: Option<PathBuf>,
+    /// The group that may open sessions; `None`: everybody.
+    pub session_group: Option<String>,
+    /// How the host is reached.
+    pub channel: ChannelChoice,
+    /// Where the connections live.
+    pub stack: StackChoice,
+    /// Where metrics are served, if they are.
+    pub metrics: Option<String>,
+    /// What is logged; `None`: the environment's RUST_LOG, or `info`.
+    pub log: Option<String>,
+    /// How long the idle data plane looks again before it sleeps, in microseconds.
+    pub spin_us: u64,
+    /// Sockets of all brokers; `None`: what the descriptors allow.
+    pub sockets_max: Option<usize>,
+    /// Sessions of one user at a time.
+    pub sessions_per_uid_max: u32,
+    /// For the MQTT core.
+    pub core: CoreConfig,
+}
+
+impl File {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// See [`ConfigError`].
+    pub fn read(path: &Path) -> Result<File, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ConfigError::Read { path: path.to_owned(), error })?;
+        File::parse(path, &text)
+    }
+
+    fn parse(path: &Path, text: &str) -> Result<File, ConfigError> {
+        let failed = |error| ConfigError::Parse { path: path.to_owned(), error: Box::new(error) };
+        let table: toml::Table = text.parse().map_err(failed)?;
+        check_keys(path, "", table.keys(), &KEYS)?;
+        if let Some(limits) = table.get("limits").and_then(toml::Value::as_table) {
+            check_keys(path, "limits.", limits.keys(), &LIMIT_KEYS)?;
+        }
+        // From the text, not the table: errors then name a line.
+        toml::from_str(text).map_err(failed)
+    }
+
+    /// What `self` says, and where it says nothing, what `other` says.
+    #[must_use]
+    pub fn or(self, other: File) -> File {
+        File {
+            session: self.session.or(other.session),
+            session_group: self.session_group.or(other.session_group),
+            channel: self.channel.or(other.channel),
+            stack: self.stack.or(other.stack),
+            trust: self.trust.or(other.trust),
+            metrics: self.metrics.or(other.metrics),
+            log: self.log.or(other.log),
+            spin_us: self.spin_us.or(other.spin_us),
+            // The command line has no limits.
+            limits: other.limits,
+        }
+    }
+
+    /// Fills in the defaults and checks the bounds.
+    ///
+    /// # Errors
+    /// [`ConfigError::Range`].
+    pub fn check(self) -> Result<Config, ConfigError> {
+        let limits = self.limits;
+        let core = CoreConfig {
+            trust: match self.trust {
+                None | Some(TrustChoice::Observed) => Trust::Observed,
+                Some(TrustChoice::Suback) => Trust::Suback,
+            },
+            shadow: false,
+            limits: limits.core()?,
+        };
+        let sockets_max =
+            limits.sockets_max.map(|max| range("limits.sockets_max", max, 2, 1 << 20));
+        let sessions = limits.sessions_per_uid_max.unwrap_or(SESSIONS_PER_UID_MAX);
+        Ok(Config {
+            session: self.session,
+            session_group: self.session_group,
+            channel: self.channel.unwrap_or(ChannelChoice::Local),
+            stack: self.stack.unwrap_or(StackChoice::Kernel),
+            metrics: self.metrics,
+            log: self.log,
+            spin_us: range("spin_us", self.spin_us.unwrap_or_else(spin_us), 0, SPIN_US_MAX)?,
+            sockets_max: sockets_max.transpose()?,
+            sessions_per_uid_max: range("limits.sessions_per_uid_max", sessions, 1, 4096)?,
+            core,
+        })
+    }
+}
+
+impl FileLimits {
+    fn core(&self) -> Result<Limits, ConfigError> {
+        let is = Limits::default();
+        let mib = 1024 * 1024;
+        let bound = |key, value: Option<usize>, default: usize, min: u64, max: u64| {
+            range(key, value.unwrap_or(default), min, max)
+        };
+        Ok(Limits {
+            inspect_bytes_max: bound(
+                "limits.inspect_bytes_max",
+                self.inspect_bytes_max,
+                is.inspect_bytes_max,
+                1024,
+                16 * mib,
+            )?,
+            outbox_bytes_max: bound(
+                "limits.outbox_bytes_max",
+                self.outbox_bytes_max,
+                is.outbox_bytes_max,
+                1024,
+                1024 * mib,
+            )?,
+            outbox_messages_max: bound(
+                "limits.outbox_messages_max",
+                self.outbox_messages_max,
+                is.outbox_messages_max,
+                1,
+                1_000_000,
+            )?,
+            outbox_total_bytes_max: bound(
+                "limits.outbox_total_bytes_max",
+                self.outbox_total_bytes_max,
+                is.outbox_total_bytes_max,
+                mib,
+                1024 * 1024 * mib,
+            )?,
+            subscriptions_max: bound(
+                "limits.subscriptions_max",
+                self.subscriptions_max,
+                is.subscriptions_max,
+                1,
+                100_000_000,
+            )?,
+            topic_levels_max: bound(
+                "limits.topic_levels_max",
+                self.topic_levels_max,
+                is.topic_levels_max,
+                1,
+                32_768,
+            )?,
+            sessions_max: bound(
+                "limits.mqtt_sessions_max",
+                self.mqtt_sessions_max,
+                is.sessions_max,
+                1,
+                100_000_000,
+            )?,
+            unanswered_max: bound(
+                "limits.unanswered_max",
+                self.unanswered_max,
+                is.unanswered_max,
+                1,
+                65_535,
+            )?,
+            routes_max: bound("limits.routes_max", self.routes_max, is.routes_max, 1, 10_000_000)?,
+        })
+    }
+}
+
+/// The value, if it is within its bounds.
+fn range<T: Copy + TryInto<u64>>(
+    key: &'static str,
+    value: T,
+    min: u64,
+    max: u64,
+) -> Result<T, ConfigError> {
+    let number = value.try_into().unwrap_or(u64::MAX);
+    if (min..=max).contains(&number) {
+        Ok(value)
+    } else {
+        Err(ConfigError::Range { key, value: number, min, max })
+    }
+}
+
+/// On one or two cores the core is needed elsewhere.
+fn spin_us() -> u64 {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    if cores <= 2 { 0 } else { SPIN_US }
+}
+
+fn check_keys<'k>(
+    path: &Path,
+    section: &str,
+    keys: impl Iterator<Item = &'k String>,
+    valid: &[&'static str],
+) -> Result<(), ConfigError> {
+    for key in keys {
+        if !valid.contains(&key.as_str()) {
+            return Err(ConfigError::UnknownKey {
+                path: path.to_owned(),
+                key: format!("{section}{key}"),
+                nearest: nearest::of(key, valid),
+            });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

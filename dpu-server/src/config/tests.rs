@@ -1,0 +1,132 @@
+//! Files as people write them, right and wrong.
+
+use super::*;
+
+fn parse(text: &str) -> Result<File, ConfigError> {
+    File::parse(Path::new("card.toml"), text)
+}
+
+#[track_caller]
+fn error(text: &str) -> String {
+    match parse(text).and_then(File::check) {
+        Err(error) => error.to_string(),
+        Ok(config) => panic!("accepted: {config:?}"),
+    }
+}
+
+#[test]
+fn an_empty_file_is_the_default() {
+    let config = parse("").unwrap().check().unwrap();
+    assert_eq!(config.channel, ChannelChoice::Local);
+    assert_eq!(config.core, CoreConfig::default());
+    assert_eq!(config.core.trust, Trust::Observed);
+}
+
+#[test]
+fn every_key_is_taken() {
+    let file = parse(
+        r#"
+        session = "/run/x/session.sock"
+        session_group = "mqtt"
+        channel = "emulated:/run/x/card.sock"
+        stack = "kernel"
+        trust = "suback"
+        metrics = "127.0.0.1:9464"
+        log = "debug"
+        spin_us = 5
+        [limits]
+        sockets_max = 500
+        sessions_per_uid_max = 3
+        inspect_bytes_max = 2048
+        outbox_bytes_max = 4096
+        outbox_messages_max = 7
+        outbox_total_bytes_max = 1048576
+        subscriptions_max = 9
+        topic_levels_max = 10
+        mqtt_sessions_max = 11
+        unanswered_max = 12
+        routes_max = 13
+        "#,
+    );
+    let config = file.unwrap().check().unwrap();
+    assert_eq!(config.channel, ChannelChoice::Emulated("/run/x/card.sock".into()));
+    assert_eq!(config.core.trust, Trust::Suback);
+    assert_eq!((config.spin_us, config.sockets_max), (5, Some(500)));
+    let expected = Limits {
+        inspect_bytes_max: 2048,
+        outbox_bytes_max: 4096,
+        outbox_messages_max: 7,
+        outbox_total_bytes_max: 1 << 20,
+        subscriptions_max: 9,
+        topic_levels_max: 10,
+        sessions_max: 11,
+        unanswered_max: 12,
+        routes_max: 13,
+    };
+    assert_eq!(config.core.limits, expected);
+}
+
+#[test]
+fn a_misspelt_key_is_refused_and_the_nearest_named() {
+    assert_eq!(
+        error("sesion = \"x\""),
+        "card.toml: unknown key \"sesion\"; did you mean \"session\"?"
+    );
+    assert_eq!(
+        error("[limits]\noutbox_byte_max = 1"),
+        "card.toml: unknown key \"limits.outbox_byte_max\"; did you mean \"outbox_bytes_max\"?"
+    );
+    assert_eq!(error("zzz = 1"), "card.toml: unknown key \"zzz\"");
+}
+
+#[test]
+fn the_lists_of_keys_are_those_of_the_types() {
+    // Serde's own message lists what it knows.
+    let known = toml::from_str::<File>("zzz = 1").unwrap_err().to_string();
+    for key in KEYS {
+        assert!(known.contains(&format!("`{key}`")), "{key} is not in {known}");
+    }
+    let known = toml::from_str::<FileLimits>("zzz = 1").unwrap_err().to_string();
+    for key in LIMIT_KEYS {
+        assert!(known.contains(&format!("`{key}`")), "{key} is not in {known}");
+    }
+    assert_eq!(known.matches('`').count() / 2, LIMIT_KEYS.len() + 1);
+}
+
+#[test]
+fn a_wrong_value_is_refused_with_the_valid_ones() {
+    assert!(error("channel = \"doca\"").contains("this build has no DOCA"));
+    assert!(error("channel = \"emulated:\"").contains("emulated:PATH"));
+    assert!(error("stack = \"smoltcp\"").contains("use kernel"));
+    assert!(error("trust = \"blind\"").contains("use observed, or suback"));
+    assert!(error("metrics = 5").contains("line 1"));
+    assert!(error("nonsense").contains("card.toml"));
+}
+
+#[test]
+fn bounds_hold_on_both_sides() {
+    let check = |text: &str| parse(text).unwrap().check().is_ok();
+    assert!(check("[limits]\ntopic_levels_max = 1"));
+    assert!(!check("[limits]\ntopic_levels_max = 0"));
+    assert!(check("spin_us = 1000000"));
+    assert!(!check("spin_us = 1000001"));
+    assert_eq!(
+        error("[limits]\ntopic_levels_max = 0"),
+        "limits.topic_levels_max = 0 is not within 1 to 32768"
+    );
+}
+
+#[test]
+fn the_command_line_goes_before_the_file() {
+    let line = File { trust: Some(TrustChoice::Suback), ..File::default() };
+    let file = parse("trust = \"observed\"\nlog = \"warn\"\n[limits]\nroutes_max = 5").unwrap();
+    let config = line.or(file).check().unwrap();
+    assert_eq!(config.core.trust, Trust::Suback);
+    assert_eq!((config.log.as_deref(), config.core.limits.routes_max), (Some("warn"), 5));
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let error = File::read(Path::new("/nonexistent/card.toml")).unwrap_err().to_string();
+    assert!(error.starts_with("cannot read /nonexistent/card.toml"), "{error}");
+}

@@ -1,0 +1,219 @@
+//! Metrics in Prometheus' text form.
+//!
+//! ```text
+//! data plane ──publish──► Board (atomics) ──read──► Registry ──► text ──► http ──► scraper
+//! ```
+//!
+//! The data plane stores a [`Snapshot`] at most ten times a second, without a lock; the serving thread reads it when asked.
+//! [`readings`] is the one list of what there is: both sides walk it in the same order. No value is torn; values of one
+//! scrape may be of two neighbouring snapshots.
+
+mod http;
+mod registry;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::attach::intercept::Counters as AttachCounters;
+use crate::card::Survey;
+use crate::mqtt::{DropReason, Reason};
+
+pub use http::{ServeError, serve};
+pub use registry::Registry;
+
+/// Shortest time between two snapshots.
+const PUBLISH_INTERVAL: Duration = Duration::from_millis(100);
+/// The `reason` of a PUBLISH that the card distributed.
+const CARD_REASON: &str = "all_rules_hold";
+
+/// Everything that is told.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Snapshot {
+    /// Of the card.
+    pub survey: Survey,
+    /// Of the broker side.
+    pub attach: AttachCounters,
+    /// Time spent looking again before sleeping.
+    pub spun: Duration,
+}
+
+/// A metric family.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Family {
+    pub(crate) name: &'static str,
+    pub(crate) help: &'static str,
+    pub(crate) labels: &'static [&'static str],
+    pub(crate) is_counter: bool,
+    /// What one is worth in the metric's unit.
+    pub(crate) scale: f64,
+}
+
+const fn counter(
+    name: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Family {
+    Family { name, help, labels, is_counter: true, scale: 1.0 }
+}
+
+const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Family {
+    Family { name, help, labels, is_counter: false, scale: 1.0 }
+}
+
+const PUBLISH: Family = counter(
+    "mqttshim_publish_total",
+    &["decision", "reason"],
+    "PUBLISHes of clients by who distributed them and why",
+);
+const DELIVERIES: Family =
+    counter("mqttshim_deliveries_total", &["by"], "PUBLISHes written to clients by their origin");
+const DROPPED: Family = counter(
+    "mqttshim_outbox_dropped_total",
+    &["reason"],
+    "Copies of the card that a subscriber's full outbox did not take",
+);
+const CONNECTIONS: Family = gauge("mqttshim_connections", &[], "Connections of clients now");
+const ROUTES: Family =
+    gauge("mqttshim_routes", &["state"], "Topics whose subscribers are remembered now");
+const SESSION_STATE: Family = gauge(
+    "mqttshim_session_state",
+    &["state"],
+    "Brokers now: open, or ended with clients that still take what is left",
+);
+const SPIN: Family = Family {
+    scale: 1e-9,
+    ..counter("mqttshim_spin_seconds_total", &[], "Time spent yielding before a sleep")
+};
+const SLOW: Family = gauge(
+    "mqttshim_slow_sessions",
+    &["reason"],
+    "Brokers that get every PUBLISH now, whatever its topic, and why",
+);
+const MQTT_SESSIONS: Family =
+    gauge("mqttshim_mqtt_sessions", &[], "MQTT sessions the card knows of, connected or not");
+const SUBSCRIPTIONS: Family =
+    gauge("mqttshim_subscriptions", &[], "Subscriptions the card knows of");
+const PINGS: Family =
+    counter("mqttshim_pings_injected_total", &[], "PINGREQs the card added towards a broker");
+const OPAQUE: Family = counter(
+    "mqttshim_opaque_connections_total",
+    &[],
+    "Connections that turned out not to be readable as MQTT",
+);
+const SENDS: Family =
+    counter("mqttshim_sends_total", &["way"], "Sends to clients by the way they took");
+const PAUSES: Family = counter(
+    "mqttshim_accept_pauses_total",
+    &[],
+    "Times that accepting stopped for want of descriptors or sockets",
+);
+const GIVEN_UP: Family = counter(
+    "mqttshim_lingers_given_up_total",
+    &[],
+    "Closed connections reset because their client did not take what was left",
+);
+const VIOLATIONS: Family =
+    counter("mqttshim_violations_total", &[], "Breaches of the channel's protocol by a host");
+const CHANNELS_LOST: Family =
+    counter("mqttshim_channels_lost_total", &[], "Channels that were lost");
+const MESSAGES: Family = counter(
+    "mqttshim_channel_messages_total",
+    &["direction"],
+    "Messages between the card and its host",
+);
+
+/// Every series with its value, always in the same order.
+fn readings(snapshot: &Snapshot, mut tell: impl FnMut(&'static Family, &[&'static str], u64)) {
+    let Snapshot { survey, attach, spun } = snapshot;
+    let core = &survey.core;
+    tell(&PUBLISH, &["card", CARD_REASON], core.publishes_card);
+    for reason in Reason::ALL {
+        tell(&PUBLISH, &["broker", reason.label()], core.broker(reason));
+        tell(&SLOW, &[reason.label()], survey.slow[reason as usize]);
+    }
+    tell(&DELIVERIES, &["card"], core.deliveries_card);
+    tell(&DELIVERIES, &["broker"], core.deliveries_broker);
+    for reason in DropReason::ALL {
+        tell(&DROPPED, &[reason.label()], core.dropped(reason));
+    }
+    tell(&CONNECTIONS, &[], core.connections);
+    tell(&ROUTES, &["cached"], core.routes);
+    tell(&SESSION_STATE, &["open"], survey.sessions_open);
+    tell(&SESSION_STATE, &["ended"], survey.sessions_ended);
+    tell(&SPIN, &[], u64::try_from(spun.as_nanos()).unwrap_or(u64::MAX));
+    tell(&MQTT_SESSIONS, &[], core.sessions);
+    tell(&SUBSCRIPTIONS, &[], core.subscriptions);
+    tell(&PINGS, &[], core.pings_injected);
+    tell(&OPAQUE, &[], core.turned_opaque);
+    tell(&SENDS, &["io_uring"], survey.sends.batched);
+    tell(&SENDS, &["plain"], survey.sends.plain);
+    tell(&PAUSES, &[], survey.card.accept_pauses);
+    tell(&GIVEN_UP, &[], survey.card.lingers_given_up);
+    tell(&VIOLATIONS, &[], attach.violations);
+    tell(&CHANNELS_LOST, &[], attach.channels_lost);
+    tell(&MESSAGES, &["in"], attach.messages_in);
+    tell(&MESSAGES, &["out"], attach.messages_out);
+}
+
+/// Where the data plane leaves its numbers.
+#[derive(Debug)]
+pub struct Board {
+    cells: Vec<AtomicU64>,
+}
+
+impl Default for Board {
+    fn default() -> Board {
+        let mut cells = Vec::new();
+        readings(&Snapshot::default(), |_, _, _| cells.push(AtomicU64::new(0)));
+        Board { cells }
+    }
+}
+
+/// The data plane's hand on the board.
+#[derive(Debug)]
+pub struct Publisher {
+    board: Arc<Board>,
+    published: Option<Instant>,
+    /// Something may have changed since.
+    is_due: bool,
+}
+
+impl Publisher {
+    /// Publishes to this board from now on.
+    #[must_use]
+    pub fn new(board: Arc<Board>) -> Publisher {
+        Publisher { board, published: None, is_due: true }
+    }
+
+    /// Leaves a snapshot if something changed and the last one is old enough.
+    pub fn publish(
+        &mut self,
+        now: Instant,
+        has_changed: bool,
+        snapshot: impl FnOnce() -> Snapshot,
+    ) {
+        self.is_due |= has_changed;
+        if self.next_deadline().is_none_or(|deadline| now < deadline) {
+            return;
+        }
+        self.is_due = false;
+        self.published = Some(now);
+        let mut cells = self.board.cells.iter();
+        readings(&snapshot(), |_, _, value| {
+            let cell = cells.next().expect("the board was made by the same list");
+            cell.store(value, Ordering::Relaxed);
+        });
+    }
+
+    /// When a snapshot is due; an instant in the past means now.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let first = || Instant::now().checked_sub(PUBLISH_INTERVAL);
+        let next = self.published.map(|last| last + PUBLISH_INTERVAL);
+        if self.is_due { next.or_else(first) } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! `dpu-server run`: from a configuration to the running data plane.
+//!
+//! Whatever can be refused is refused here, before anything is served, with what to do about it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mqttshim_agent::{Agent, AgentConfig, OpenError};
+use mqttshim_channel::emulated::{BindError, Listener};
+use rustix::io::Errno;
+
+use crate::card::CardConfig;
+use crate::config::{ChannelChoice, Config};
+use crate::descriptors::{self, TooFew};
+use crate::metrics::{self, Board, ServeError};
+use crate::mqtt::Trust;
+use crate::server::{Host, RunError, Server};
+use crate::stack::kernel::{Kernel, Uring};
+
+/// Why the server did not start, or stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Too few descriptors.
+    #[error(transparent)]
+    Descriptors(#[from] TooFew),
+    /// The kernel grants no epoll set.
+    #[error("cannot use the kernel's sockets: {0}")]
+    Stack(#[source] Errno),
+    /// The session path cannot be served.
+    #[error(transparent)]
+    Session(#[from] OpenError),
+    /// The path for an agent cannot be served.
+    #[error("--channel: {0}")]
+    Channel(#[from] BindError),
+    /// Metrics cannot be served.
+    #[error(transparent)]
+    Metrics(#[from] ServeError),
+    /// The data plane failed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+/// Runs until a signal ends it.
+///
+/// # Errors
+/// See [`StartError`].
+pub fn run(config: Config) -> Result<(), StartError> {
+    let available = descriptors::raise();
+    let sockets_max = descriptors::sockets(config.sockets_max, available, &config.channel)?;
+    let board = Arc::new(Board::default());
+    if let Some(address) = &config.metrics {
+        let address = metrics::serve(address, Arc::clone(&board))?;
+        tracing::info!(%address, "serving metrics");
+    }
+    let stack = stack()?;
+    let host = host(&config, sockets_max)?;
+    if config.core.trust == Trust::Observed {
+        tracing::warn!(
+            "trust is \"observed\": until the card has learned by observation, which this build does not do, every \
+             PUBLISH goes to the broker; --trust suback lets the card distribute where the broker authorises at \
+             SUBSCRIBE and PUBLISH"
+        );
+    }
+    tracing::info!(sockets_max, descriptors = available, channel = %config.channel, "serving");
+    let card = CardConfig { core: config.core, sockets_max };
+    let spin = Duration::from_micros(config.spin_us);
+    Server::new(stack, host, card, board, spin).run()?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn stack() -> Result<Kernel, StartError> {
+    let uring = match Uring::new() {
+        Ok(uring) => Some(uring),
+        Err(refused) => {
+            tracing::warn!(%refused, "sending by plain calls: io_uring is refused");
+            None
+        }
+    };
+    Kernel::new(uring).map_err(StartError::Stack)
+}
+
+fn host(config: &Config, sockets_max: usize) -> Result<Host, StartError> {
+    match &config.channel {
+        ChannelChoice::Local => {
+            let agent = Agent::open(AgentConfig {
+                session_path: config.session.clone(),
+                session_group: config.session_group.clone(),
+                // At most `descriptors::SOCKETS_MAX`.
+                sockets_max: sockets_max as u32,
+                sessions_per_uid_max: config.sessions_per_uid_max,
+            })?;
+            tracing::info!(session = %agent.session_path().display(), "programs find the agent");
+            Ok(Host::Local { agent: Box::new(agent), channel: None })
+        }
+        ChannelChoice::Emulated(path) => {
+            let listener = Listener::bind(path)?;
+            tracing::info!(path = %path.display(), "waiting for an agent");
+            Ok(Host::Emulated { listener, watching: None })
+        }
+    }
+}
