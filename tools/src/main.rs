@@ -1,13 +1,35 @@
 //! The mqttshim command: run, doctor, stat, bench.
+//!
+//! Beside the broker and dpu-server, never between them: nothing here is needed for the library to work. Each command is
+//! a module; this file is the command line.
+
+#![deny(unsafe_code)]
 
 mod bench;
+mod doctor;
+mod library;
+mod run;
+mod stat;
 
+use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use anyhow::{Context, Result};
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 
+const HELP: &str = "\
+Examples:
+  mqttshim run -- mosquitto -c my.conf            a broker on the card's sockets
+  mqttshim doctor                                 what would keep that from working
+  mqttshim stat -i 2                              who distributes, and why
+  mqttshim bench fanout --target plain=127.0.0.1:1883 --target ours=127.0.0.1:1884
+
+Exit status: 0 success; 1 failure, said on standard error; 2 wrong usage; `run` has its own, see `mqttshim run --help`.";
+
+/// Runs brokers on the card's sockets, looks after them, and measures them.
 #[derive(Debug, Parser)]
-#[command(name = "mqttshim", version, about)]
+#[command(name = "mqttshim", version, after_long_help = HELP, max_term_width = 110)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -15,17 +37,90 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Start a program with the library preloaded, or say why that cannot work
+    #[command(after_long_help = run::HELP)]
+    Run(run::RunArgs),
+    /// Check this machine, and say what to do
+    #[command(after_long_help = doctor::HELP)]
+    Doctor,
+    /// Show what dpu-server is doing, and why it does not do more
+    #[command(after_long_help = stat::HELP)]
+    Stat(stat::StatArgs),
+    /// Measure servers, in turn in one run
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Print a completion script for a shell
+    #[command(
+        after_long_help = "Example:\n  mqttshim completions bash > /etc/bash_completion.d/mqttshim"
+    )]
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match &cli.command {
+        Command::Run(args) => Ok(run::run(args)),
+        Command::Doctor => doctor::run(),
+        Command::Stat(args) => stat::run(args),
         Command::Bench(bench) => bench::run(bench),
+        Command::Completions { shell } => completions(*shell),
     };
     result.unwrap_or_else(|error| {
+        if is_broken_pipe(&error) {
+            return ExitCode::SUCCESS;
+        }
         eprintln!("mqttshim: {error:#}");
         ExitCode::FAILURE
     })
+}
+
+fn completions(shell: Shell) -> Result<ExitCode> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "mqttshim", &mut script);
+    std::io::stdout().write_all(&script).context("cannot print")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whoever reads our output has enough, like `head`.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<std::io::Error>()
+        .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_program_keeps_its_own_options() {
+        let cli = Cli::try_parse_from(["mqttshim", "run", "--", "mosquitto", "-c", "x"]).unwrap();
+        assert!(matches!(cli.command, Command::Run(_)));
+        assert!(Cli::try_parse_from(["mqttshim", "run"]).is_err());
+    }
+
+    #[test]
+    fn impossible_settings_of_a_measurement_are_refused() {
+        let fails = |more: &[&str]| {
+            let start = ["mqttshim", "bench", "fanout", "--target", "a=1883"];
+            Cli::try_parse_from(start.iter().chain(more)).unwrap_err().to_string()
+        };
+        assert!(Cli::try_parse_from(["mqttshim", "bench", "fanout", "--target", "a=1883"]).is_ok());
+        assert!(fails(&["--payload", "7"]).contains('7'));
+        assert!(fails(&["--qos", "2"]).contains('2'));
+        assert!(fails(&["--rate", "0"]).contains("more than 0"));
+        assert!(fails(&["--duration", "-1"]).contains("-1"));
+        assert!(fails(&["--subscribers", "0"]).contains('0'));
+        assert!(fails(&["--interface", "x", "--setup-veth"]).contains("cannot be used with"));
+        assert!(fails(&["--client-address", "198.18.0.300"]).contains("IPv4"));
+        assert!(fails(&["--target", "b=1884,cpu=3"]).contains("there is only pid="));
+    }
 }

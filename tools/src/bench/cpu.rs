@@ -88,9 +88,15 @@ pub(crate) fn read(subject: Subject) -> io::Result<Cost> {
     Ok(cost)
 }
 
-/// What the process is called.
+/// What the process is called. A program started through its dynamic loader is called what the loader was told.
 pub(crate) fn name(pid: u32) -> Option<String> {
-    Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_owned())
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_owned();
+    if !name.starts_with("ld-linux") && name != "ld.so" {
+        return Some(name);
+    }
+    let command = command_line(pid).unwrap_or_default();
+    let mut words = command.split(' ').skip_while(|word| *word != "--argv0").skip(1);
+    Some(words.next().map_or(name, str::to_owned))
 }
 
 /// How the process was started.

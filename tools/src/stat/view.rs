@@ -1,0 +1,251 @@
+//! What dpu-server's numbers mean, for a person.
+//!
+//! Totals since dpu-server started, and rates between two looks. The text of each reason says what would have to change
+//! for the card to take such a PUBLISH.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::prometheus::Samples;
+
+/// Two looks at the same server, or one.
+#[derive(Debug)]
+pub(crate) struct View<'a> {
+    /// The later look.
+    pub(crate) now: &'a Samples,
+    /// The earlier one, and how long ago.
+    pub(crate) before: Option<(&'a Samples, Duration)>,
+}
+
+const PUBLISH: &str = "mqttshim_publish_total";
+const DELIVERIES: &str = "mqttshim_deliveries_total";
+const DROPPED: &str = "mqttshim_outbox_dropped_total";
+const SLOW: &str = "mqttshim_slow_sessions";
+
+/// What each reason means; others are shown by their label.
+const REASONS: [(&str, &str); 28] = [
+    ("all_rules_hold", "distributed by the card"),
+    (
+        "trust_not_established",
+        "trust is \"observed\"; start dpu-server with --trust suback if the broker checks permissions at SUBSCRIBE and PUBLISH",
+    ),
+    ("not_connected", "the publisher has no accepted CONNACK yet"),
+    ("reauthenticating", "the publisher is proving its identity anew"),
+    ("qos_above_zero", "QoS 1 or 2: only QoS 0 is distributed by the card"),
+    ("retained", "RETAIN is set: the broker has to keep it"),
+    ("duplicate", "DUP is set"),
+    ("too_large", "larger than what the card inspects"),
+    ("topic_alias", "the publisher uses a Topic Alias"),
+    ("dollar_topic", "the topic starts with $"),
+    ("discouraged_characters", "the topic holds control characters"),
+    ("topic_too_deep", "the topic has more levels than the card follows"),
+    (
+        "outside_listener",
+        "the broker also listens on a port the card does not serve; add it to MQTTSHIM_LISTEN or close it",
+    ),
+    (
+        "outside_connection",
+        "the broker has an outgoing connection, such as a bridge, that the card does not see",
+    ),
+    (
+        "opaque_connection",
+        "a client speaks something the card cannot read (TLS, WebSocket, a bridge)",
+    ),
+    ("unknown_session", "the broker resumed a session whose subscriptions the card does not know"),
+    ("subscribe_pending", "a matching SUBSCRIBE or UNSUBSCRIBE was under way"),
+    ("session_unsettled", "a client was taking over a matching session"),
+    ("subscriber_offline", "a matching persistent session is offline: the broker queues for it"),
+    ("shared_subscription", "a matching subscription is shared ($share)"),
+    ("no_local", "a matching subscription has the No Local option"),
+    ("subscription_identifier", "a matching subscription has a Subscription Identifier"),
+    ("unproven_grant", "a matching subscription is of MQTT 3.1, whose SUBACK proves nothing"),
+    ("overlapping_subscriptions", "a client has two matching filters"),
+    ("subscriber_backlogged", "the broker may still hold messages for a subscriber"),
+    ("no_match", "nobody the card knows of subscribes to the topic"),
+    ("maximum_packet_size", "a copy would exceed a subscriber's Maximum Packet Size"),
+    ("barrier_out", "an earlier PUBLISH of the same publisher is still with the broker"),
+];
+
+impl View<'_> {
+    fn total(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        self.now.sum(name, labels).unwrap_or(0.0)
+    }
+
+    /// Per second since the earlier look.
+    fn rate(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+        let (before, span) = self.before?;
+        let then = before.sum(name, labels).unwrap_or(0.0);
+        // A counter that fell belongs to a server that started again.
+        Some((self.total(name, labels) - then).max(0.0) / span.as_secs_f64())
+    }
+
+    /// Everything, as text.
+    pub(crate) fn to_text(&self) -> String {
+        let mut text = String::new();
+        let connections = self.total("mqttshim_connections", &[]);
+        let open = self.total("mqttshim_session_state", &[("state", "open")]);
+        let _ = writeln!(text, "brokers      {open:.0}");
+        let _ = write!(text, "connections  {connections:.0}");
+        for (name, noun) in [
+            ("mqttshim_mqtt_sessions", "MQTT sessions"),
+            ("mqttshim_subscriptions", "subscriptions"),
+            ("mqttshim_routes", "remembered topics"),
+        ] {
+            if let Some(value) = self.now.sum(name, &[]) {
+                let _ = write!(text, "  ·  {value:.0} {noun}");
+            }
+        }
+        text.push_str("\n\nPUBLISHes\n");
+        self.publishes(&mut text);
+        text.push_str("\ndeliveries\n");
+        for by in ["card", "broker"] {
+            self.line(&mut text, &format!("by the {by}"), DELIVERIES, &[("by", by)], "");
+        }
+        for sample in self.now.of(DROPPED).filter(|sample| sample.value > 0.0) {
+            let reason = sample.label("reason").unwrap_or("?");
+            let what = format!("dropped: {reason}");
+            self.line(&mut text, &what, DROPPED, &[("reason", reason)], "a subscriber too slow");
+        }
+        self.judgement(&mut text);
+        text
+    }
+
+    fn publishes(&self, text: &mut String) {
+        self.line(text, "by the card", PUBLISH, &[("decision", "card")], "");
+        self.line(text, "by the broker", PUBLISH, &[("decision", "broker")], "");
+        for (reason, _) in self.broker_reasons() {
+            let labels = [("decision", "broker"), ("reason", reason.as_str())];
+            self.line(text, &format!("  {reason}"), PUBLISH, &labels, meaning(&reason));
+        }
+    }
+
+    /// Reasons that occurred, with their weight: recent ones by rate, else by total; heaviest first.
+    fn broker_reasons(&self) -> Vec<(String, f64)> {
+        let mut reasons: Vec<(String, f64)> = self
+            .now
+            .of(PUBLISH)
+            .filter(|sample| sample.label("decision") == Some("broker") && sample.value > 0.0)
+            .map(|sample| {
+                let reason = sample.label("reason").unwrap_or("?").to_owned();
+                let labels = [("decision", "broker"), ("reason", reason.as_str())];
+                let weight = self.rate(PUBLISH, &labels).unwrap_or(sample.value);
+                (reason, weight)
+            })
+            .collect();
+        reasons.sort_by(|a, b| b.1.total_cmp(&a.1));
+        reasons
+    }
+
+    fn line(&self, text: &mut String, what: &str, name: &str, labels: &[(&str, &str)], note: &str) {
+        let total = self.total(name, labels);
+        let rate = self.rate(name, labels).map_or_else(String::new, |rate| format!("{rate:.0}/s"));
+        let line = format!("  {what:<28}{total:>14.0}{rate:>12}  {note}");
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+
+    /// Why nothing is accelerated now, if so.
+    fn judgement(&self, text: &mut String) {
+        let slow: Vec<_> = self.now.of(SLOW).filter(|sample| sample.value > 0.0).collect();
+        for sample in &slow {
+            let reason = sample.label("reason").unwrap_or("?");
+            let count = sample.value;
+            let _ = writeln!(
+                text,
+                "\n{count:.0} broker(s) get every PUBLISH now: {reason}: {}",
+                meaning(reason)
+            );
+        }
+        let card = self.rate(PUBLISH, &[("decision", "card")]);
+        let broker = self.rate(PUBLISH, &[("decision", "broker")]);
+        let card = card.unwrap_or_else(|| self.total(PUBLISH, &[("decision", "card")]));
+        let broker = broker.unwrap_or_else(|| self.total(PUBLISH, &[("decision", "broker")]));
+        if slow.is_empty() && card == 0.0 && broker > 0.0 {
+            let reasons = self.broker_reasons();
+            let reason = reasons.first().map_or("?", |(reason, _)| reason.as_str());
+            let _ = writeln!(
+                text,
+                "\nnothing is accelerated now: mostly {reason}: {}",
+                meaning(reason)
+            );
+        }
+    }
+
+    /// Everything, for programs.
+    pub(crate) fn to_json(&self) -> Value {
+        let series = self.now.0.iter().map(|sample| {
+            let labels: Vec<(&str, &str)> =
+                sample.labels.iter().map(|(l, v)| (l.as_str(), v.as_str())).collect();
+            let mut value = json!({
+                "name": sample.name,
+                "labels": labels.iter().copied().collect::<std::collections::BTreeMap<_, _>>(),
+                "value": sample.value,
+            });
+            if sample.name.ends_with("_total")
+                && let Some(rate) = self.rate(&sample.name, &labels)
+            {
+                value["per_second"] = json!(rate);
+            }
+            value
+        });
+        json!({ "series": series.collect::<Vec<_>>() })
+    }
+}
+
+fn meaning(reason: &str) -> &'static str {
+    REASONS.iter().find(|(label, _)| *label == reason).map_or("", |(_, meaning)| meaning)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(card: u32, broker: u32, slow: u32) -> Samples {
+        Samples::parse(&format!(
+            "mqttshim_publish_total{{decision=\"card\",reason=\"all_rules_hold\"}} {card}\n\
+             mqttshim_publish_total{{decision=\"broker\",reason=\"retained\"}} {broker}\n\
+             mqttshim_publish_total{{decision=\"broker\",reason=\"no_match\"}} 0\n\
+             mqttshim_deliveries_total{{by=\"card\"}} 900\n\
+             mqttshim_connections 12\n\
+             mqttshim_slow_sessions{{reason=\"outside_listener\"}} {slow}\n\
+             mqttshim_outbox_dropped_total{{reason=\"bytes\"}} 3\n"
+        ))
+    }
+
+    #[test]
+    fn totals_rates_and_reasons_that_occurred_are_shown() {
+        let (before, now) = (page(100, 50, 0), page(300, 60, 0));
+        let view = View { now: &now, before: Some((&before, Duration::from_secs(2))) };
+        let text = view.to_text();
+        assert!(text.contains("connections  12"), "{text}");
+        let line = |start: &str| {
+            text.lines().find(|line| line.trim_start().starts_with(start)).unwrap_or_default()
+        };
+        assert!(line("by the card").contains("300") && line("by the card").contains("100/s"));
+        assert!(line("retained").contains("60") && line("retained").contains("5/s"), "{text}");
+        assert!(line("dropped: bytes").contains('3'));
+        assert!(!text.contains("no_match"), "{text}");
+        assert!(!text.contains("nothing is accelerated"), "{text}");
+    }
+
+    #[test]
+    fn why_nothing_is_accelerated_is_said() {
+        let now = page(0, 50, 0);
+        let text = View { now: &now, before: None }.to_text();
+        assert!(text.contains("nothing is accelerated now: mostly retained: RETAIN"), "{text}");
+        let now = page(0, 50, 1);
+        let text = View { now: &now, before: None }.to_text();
+        assert!(text.contains("1 broker(s) get every PUBLISH now: outside_listener"), "{text}");
+    }
+
+    #[test]
+    fn a_server_that_started_again_has_no_negative_rates() {
+        let (before, now) = (page(1000, 50, 0), page(10, 50, 0));
+        let view = View { now: &now, before: Some((&before, Duration::from_secs(1))) };
+        assert!(!view.to_text().contains("-"), "{}", view.to_text());
+        let json = view.to_json();
+        assert_eq!(json["series"][0]["per_second"], 0.0);
+        assert_eq!(json["series"][0]["labels"]["decision"], "card");
+    }
+}
