@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use super::ConnId;
 use super::framer::Framer;
 use super::outbox::{ByteQueue, Outbox, TotalBytes};
-use super::packet::{GrantedOptions, Version};
+use super::packet::{Expiry, GrantedOptions, Version};
 use super::ping::{Barrier, PingSeq, Pings};
 use super::session::SessionId;
 use super::trie::SubscriptionId;
@@ -97,7 +97,8 @@ pub(crate) struct Connection {
     /// Claimed while AwaitConnack, owned afterwards.
     pub(crate) session: Option<SessionId>,
     pub(crate) is_clean: bool,
-    pub(crate) is_persistent: bool,
+    /// How long the session outlives this connection.
+    pub(crate) expiry: Expiry,
     /// Largest packet the client accepts, in bytes.
     pub(crate) packet_bytes_max: u32,
     /// Largest packet the broker accepts, in bytes.
@@ -131,7 +132,7 @@ impl Connection {
             is_listed: false,
             session: None,
             is_clean: false,
-            is_persistent: false,
+            expiry: Expiry::AtOnce,
             packet_bytes_max: u32::MAX,
             broker_packet_bytes_max: u32::MAX,
             is_reauthenticating: false,

@@ -12,8 +12,9 @@
 //! it ends. A subscription is in the trie from the SUBSCRIBE on; while an answer is awaited it only says "do not touch".
 //! Everything here is bounded by `sessions_max` and `subscriptions_max`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use slab::Slab;
 
@@ -23,8 +24,11 @@ use super::packet::{GrantedOptions, Malformed};
 use super::topic::Filter;
 use super::trie::{NodeId, SubscriptionId, Trie};
 
+/// How long an expired session with a CONNECT under way is kept before it is looked at again.
+const CLAIM_TIME: Duration = Duration::from_secs(60);
+
 /// A session, by its place in the table.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct SessionId(usize);
 
 /// What a route needs to know of a connected session's client.
@@ -57,6 +61,8 @@ pub(crate) struct Session {
     is_opaque: bool,
     /// The connection whose SUBACKs belong here. Stays a while after the life has turned to Offline.
     owner: Option<ConnId>,
+    /// When the broker will have forgotten it; only while it is offline.
+    expires_at: Option<Instant>,
     subscriptions: HashMap<Arc<str>, SubscriptionId>,
     /// Set by a walk that collects the subscribers of a topic, to notice a second filter of the same session.
     pub(crate) mark: u64,
@@ -112,6 +118,8 @@ pub(crate) struct Sessions {
     /// Grows with every change that a route could see.
     generation: u64,
     opaque: usize,
+    /// Every `expires_at`.
+    expiries: BTreeSet<(Instant, SessionId)>,
 }
 
 impl Sessions {
@@ -165,6 +173,7 @@ impl Sessions {
                     claims: 0,
                     is_opaque: false,
                     owner: None,
+                    expires_at: None,
                     subscriptions: HashMap::new(),
                     mark: 0,
                 }));
@@ -207,6 +216,7 @@ impl Sessions {
         let was_known = session.life != Life::Absent;
         session.life = Life::Connected(subscriber);
         session.owner = Some(subscriber.conn);
+        self.set_expiry(id, None);
         match presence {
             Presence::Fresh => {
                 self.drop_subscriptions(id);
@@ -233,15 +243,46 @@ impl Sessions {
         } else {
             self.drop_subscriptions(id);
             self.set_opaque(id, false);
+            self.set_expiry(id, None);
             self.sessions[id.0].life = Life::Absent;
             self.sessions[id.0].owner = None;
             self.remove_if_unused(id);
         }
     }
 
-    /// No more answers will come on the connection that owned this session.
-    pub(crate) fn disown(&mut self, id: SessionId) {
+    /// No more answers will come on the connection that owned this session, which may now expire.
+    pub(crate) fn disown(&mut self, id: SessionId, expires_at: Option<Instant>) {
         self.sessions[id.0].owner = None;
+        self.set_expiry(id, expires_at);
+    }
+
+    fn set_expiry(&mut self, id: SessionId, at: Option<Instant>) {
+        let old = std::mem::replace(&mut self.sessions[id.0].expires_at, at);
+        if let Some(old) = old {
+            self.expiries.remove(&(old, id));
+        }
+        if let Some(at) = at {
+            self.expiries.insert((at, id));
+        }
+    }
+
+    /// When [`Self::expire`] has something to do.
+    pub(crate) fn next_expiry(&self) -> Option<Instant> {
+        self.expiries.first().map(|(at, _)| *at)
+    }
+
+    /// Forgets the sessions whose time is over.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        while let Some(&(at, id)) = self.expiries.first()
+            && at <= now
+        {
+            if self.sessions[id.0].is_claimed() {
+                // The CONNACK will say what became of it.
+                self.set_expiry(id, Some(now + CLAIM_TIME));
+            } else {
+                self.end(id, false);
+            }
+        }
     }
 
     /// From here on the card does not know what the session holds, or again does.

@@ -1,16 +1,20 @@
 //! Who is there and who wants what: the broker's CONNACKs, SUBACKs and UNSUBACKs, and the ends of connections.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::super::ConnId;
 use super::super::connection::{EarlyRequest, Phase, Request, RequestKind};
-use super::super::packet::{Acknowledgement, Connack, GrantedOptions, Malformed, Version};
+use super::super::packet::{Acknowledgement, Connack, Expiry, GrantedOptions, Malformed, Version};
 use super::super::session::{Grant, Presence, SessionId, Subscriber};
 use super::super::topic::Filter;
 use super::Core;
 
 /// Shortest time between an eaten packet and the PINGREQ that tells the broker of it.
 const KEEP_ALIVE_DELAY_MIN: Duration = Duration::from_secs(1);
+
+/// How much longer than the broker the card remembers a session. Forgetting it too early would be safe too, but dear:
+/// should the broker still know it, it is a session the card does not know.
+const EXPIRY_MARGIN: Duration = Duration::from_secs(60);
 
 impl Core {
     /// The broker's verdict on a connection; it has been passed on.
@@ -30,7 +34,7 @@ impl Core {
             .then(|| KEEP_ALIVE_DELAY_MIN.max(Duration::from_secs(u64::from(keep_alive_s)) / 10));
         connection.broker_packet_bytes_max = connack.packet_bytes_max;
         if let Some(expiry_s) = connack.session_expiry_s {
-            connection.is_persistent = expiry_s > 0;
+            connection.expiry = Expiry::from_seconds(expiry_s);
         }
         let presence = match connection.version {
             Version::V31 if !connection.is_clean => Presence::Unsaid,
@@ -69,7 +73,7 @@ impl Core {
     fn take_over(&mut self, session: SessionId) {
         let Some(old) = self.sessions.get(session).owner() else { return };
         self.abandon_requests(old);
-        self.sessions.disown(session);
+        self.sessions.disown(session, None);
         if let Some(connection) = self.connections.get_mut(old) {
             connection.session = None;
         }
@@ -216,15 +220,15 @@ impl Core {
         if connection.is_opaque {
             self.sessions.set_opaque(session, true);
         }
-        if !connection.is_persistent {
+        if !connection.expiry.is_persistent() {
             connection.session = None;
             connection.requests.clear();
         }
-        self.sessions.end(session, connection.is_persistent);
+        self.sessions.end(session, connection.expiry.is_persistent());
     }
 
     /// The broker is done with this connection: nothing it was asked will be answered.
-    pub(super) fn detach(&mut self, conn: ConnId) {
+    pub(super) fn detach(&mut self, conn: ConnId, now: Instant) {
         self.leave(conn);
         let Some(connection) = self.connections.get_mut(conn) else { return };
         let was_opaque = std::mem::take(&mut connection.is_opaque);
@@ -236,8 +240,12 @@ impl Core {
         if phase == Phase::AwaitConnack {
             self.drop_claim(conn, session, was_opaque);
         } else {
+            let expires_at = match connection.expiry {
+                Expiry::After(time) => now.checked_add(time + EXPIRY_MARGIN),
+                Expiry::AtOnce | Expiry::Never => None,
+            };
             self.abandon_requests(conn);
-            self.sessions.disown(session);
+            self.sessions.disown(session, expires_at);
         }
     }
 }

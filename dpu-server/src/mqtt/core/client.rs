@@ -13,7 +13,7 @@ use super::super::connection::{EarlyRequest, Phase, RequestKind};
 use super::super::decision::rule_out;
 use super::super::framer::{Handling, Piece};
 use super::super::packet::{
-    Connect, Disconnect, FixedHeader, GrantedOptions, Malformed, PacketType, Subscribe,
+    Connect, Disconnect, Expiry, FixedHeader, GrantedOptions, Malformed, PacketType, Subscribe,
     Unsubscribe, Version,
 };
 use super::super::topic::Filter;
@@ -155,14 +155,14 @@ impl Core {
     fn client_connects(&mut self, conn: ConnId, connect: &Connect<'_>) -> Result<(), Malformed> {
         let claim = self.sessions.claim(connect.client_id, &self.config.limits);
         let Some(connection) = self.connections.get_mut(conn) else { return Ok(()) };
-        if claim.is_err() && connect.is_persistent {
+        if claim.is_err() && connect.expiry.is_persistent() {
             self.lost_sessions += 1;
         }
         connection.session = Some(claim?);
         connection.phase = Phase::AwaitConnack;
         connection.version = connect.version;
         connection.is_clean = connect.is_clean;
-        connection.is_persistent = connect.is_persistent;
+        connection.expiry = connect.expiry;
         connection.packet_bytes_max = connect.packet_bytes_max;
         connection.keep_alive_s = connect.keep_alive_s;
         Ok(())
@@ -176,9 +176,9 @@ impl Core {
         }
         // [MQTT-3.14.2-2]: zero cannot become more.
         if let Some(expiry_s) = disconnect.session_expiry_s
-            && connection.is_persistent
+            && connection.expiry.is_persistent()
         {
-            connection.is_persistent = expiry_s > 0;
+            connection.expiry = Expiry::from_seconds(expiry_s);
         }
         self.leave(conn);
         if let Some(connection) = self.connections.get_mut(conn) {

@@ -97,7 +97,7 @@ impl Core {
     }
 
     /// The broker closed or reset its side. What is held of its last packet goes to the client.
-    pub fn handle_broker_gone(&mut self, conn: ConnId, _now: Instant) {
+    pub fn handle_broker_gone(&mut self, conn: ConnId, now: Instant) {
         let Some(connection) = self.connections.get_mut(conn) else { return };
         connection.is_broker_gone = true;
         connection.keep_alive.due = None;
@@ -106,16 +106,16 @@ impl Core {
             self.forward_to_client(conn, &held, true);
         }
         self.drop_deferred(conn);
-        self.detach(conn);
+        self.detach(conn, now);
         self.note_gauges();
     }
 
     /// Both sides are done: the number is free.
-    pub fn handle_close(&mut self, conn: ConnId, _now: Instant) {
+    pub fn handle_close(&mut self, conn: ConnId, now: Instant) {
         if self.connections.get(conn).is_none() {
             return;
         }
-        self.detach(conn);
+        self.detach(conn, now);
         self.connections.remove(conn);
         self.counters.connections -= 1;
         self.note_gauges();
@@ -136,7 +136,8 @@ impl Core {
 
     /// When [`Self::handle_timeout`] wants to be called next. May be early, never late.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.timers.peek().map(|Reverse((at, _))| *at)
+        let ping = self.timers.peek().map(|Reverse((at, _))| *at);
+        ping.into_iter().chain(self.sessions.next_expiry()).min()
     }
 
     /// A connection with something new to send, to its client or to the broker; each once until it has news again.

@@ -16,6 +16,8 @@ use super::{Core, list};
 impl Core {
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.sessions.expire(now);
+        self.note_gauges();
         while let Some(&Reverse((at, conn))) = self.timers.peek()
             && at <= now
         {
@@ -127,7 +129,7 @@ impl Core {
     /// A CONNECT will not be answered any more: the broker did something with it, or nothing.
     pub(super) fn drop_claim(&mut self, conn: ConnId, session: SessionId, was_opaque: bool) {
         let early = self.forget_early_requests(conn);
-        let is_persistent = self.connections.get(conn).is_some_and(|c| c.is_persistent);
+        let is_persistent = self.connections.get(conn).is_some_and(|c| c.expiry.is_persistent());
         let life = self.sessions.get(session).life;
         let is_uncertain = was_opaque || !early.is_empty();
         if is_uncertain && (is_persistent || life != Life::Absent) {

@@ -2,8 +2,33 @@
 //!
 //! Will, user name and password are validated and not kept: the broker acts on them.
 
+use std::time::Duration;
+
 use super::properties::{Place, Properties};
 use super::{Malformed, Reader, Version};
+
+/// How long a session outlives its connection (MQTT 5 §3.1.2.11.2; Clean Session in version 3).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Expiry {
+    AtOnce,
+    After(Duration),
+    Never,
+}
+
+impl Expiry {
+    pub(crate) fn from_seconds(seconds: u32) -> Self {
+        match seconds {
+            0 => Self::AtOnce,
+            u32::MAX => Self::Never,
+            _ => Self::After(Duration::from_secs(seconds.into())),
+        }
+    }
+
+    /// Whether the session outlives its connection at all.
+    pub(crate) fn is_persistent(self) -> bool {
+        self != Self::AtOnce
+    }
+}
 
 /// A well-formed CONNECT.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -14,8 +39,8 @@ pub(crate) struct Connect<'a> {
     pub(crate) keep_alive_s: u16,
     /// Empty: the broker makes one up.
     pub(crate) client_id: &'a str,
-    /// Whether the session outlives the connection, if the broker does not say otherwise.
-    pub(crate) is_persistent: bool,
+    /// How long the session outlives the connection, if the broker does not say otherwise.
+    pub(crate) expiry: Expiry,
     /// Largest packet the client accepts, in bytes.
     pub(crate) packet_bytes_max: u32,
 }
@@ -56,9 +81,10 @@ impl<'a> Connect<'a> {
             is_clean,
             keep_alive_s,
             client_id,
-            is_persistent: match version {
-                Version::V5 => properties.session_expiry_s.unwrap_or(0) > 0,
-                Version::V31 | Version::V311 => !is_clean,
+            expiry: match version {
+                Version::V5 => Expiry::from_seconds(properties.session_expiry_s.unwrap_or(0)),
+                Version::V31 | Version::V311 if is_clean => Expiry::AtOnce,
+                Version::V31 | Version::V311 => Expiry::Never,
             },
             packet_bytes_max: properties.packet_bytes_max.unwrap_or(u32::MAX),
         })
@@ -103,22 +129,24 @@ mod tests {
         });
         for connect in [v31, v311, v5] {
             assert_eq!((connect.client_id, connect.keep_alive_s), ("id", 60));
-            assert!(connect.is_clean && !connect.is_persistent);
+            assert!(connect.is_clean && !connect.expiry.is_persistent());
         }
     }
 
     #[test]
     fn persistence_is_clean_session_in_3_and_expiry_in_5() {
-        assert!(Connect::parse(b"\x00\x04MQTT\x04\x00\x00\x00\x00\x01i").unwrap().is_persistent);
+        let v3 = Connect::parse(b"\x00\x04MQTT\x04\x00\x00\x00\x00\x01i").unwrap();
+        assert_eq!(v3.expiry, Expiry::Never);
         let v5 = |list: &[u8]| {
             let mut body = b"\x00\x04MQTT\x05\x00\x00\x00".to_vec();
             body.extend(list);
             body.extend(b"\x00\x01i");
-            Connect::parse(&body).map(|connect| connect.is_persistent)
+            Connect::parse(&body).map(|connect| connect.expiry)
         };
-        assert_eq!(v5(&[0]), Ok(false));
-        assert_eq!(v5(&[5, 0x11, 0, 0, 0, 0]), Ok(false));
-        assert_eq!(v5(&[5, 0x11, 0, 0, 0, 1]), Ok(true));
+        assert_eq!(v5(&[0]), Ok(Expiry::AtOnce));
+        assert_eq!(v5(&[5, 0x11, 0, 0, 0, 0]), Ok(Expiry::AtOnce));
+        assert_eq!(v5(&[5, 0x11, 0, 0, 0, 1]), Ok(Expiry::After(Duration::from_secs(1))));
+        assert_eq!(v5(&[5, 0x11, 0xFF, 0xFF, 0xFF, 0xFF]), Ok(Expiry::Never));
     }
 
     #[test]

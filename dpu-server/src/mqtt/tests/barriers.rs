@@ -19,9 +19,9 @@ fn one_answered_ping_makes_a_publisher_fast_again() {
     scene.broker_takes(publisher, Reason::QosAboveZero, publish_qos1("t", 1, "1"));
     assert_eq!(scene.broker_takes(publisher, Reason::BarrierOut, publish("t", "2")), PINGREQ);
     scene.broker(publisher, PINGRESP);
-    assert_eq!(scene.to_client(publisher), []);
+    assert_eq!(scene.client_gets(publisher), []);
     scene.card_takes(publisher, publish("t", "3"));
-    assert_eq!(scene.to_client(subscriber), publish("t", "3"));
+    assert_eq!(scene.client_gets(subscriber), publish("t", "3"));
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn a_release_of_quality_of_service_2_is_a_slow_publish() {
     scene.broker(publisher, PINGRESP);
     scene.card_takes(publisher, publish("t", "3"));
     scene.client(publisher, pubrel(1));
-    assert_eq!(scene.to_broker(publisher), pubrel(1));
+    assert_eq!(scene.broker_gets(publisher), pubrel(1));
     assert_eq!(scene.broker_takes(publisher, Reason::BarrierOut, publish("t", "4")), PINGREQ);
 }
 
@@ -62,15 +62,15 @@ fn answers_are_swallowed_in_the_order_of_the_questions() {
     let (mut scene, publisher, _) = plain();
     scene.broker_takes(publisher, Reason::QosAboveZero, publish_qos1("t", 1, "1"));
     scene.client(publisher, PINGREQ);
-    scene.to_broker(publisher);
+    scene.broker_gets(publisher);
     assert_eq!(scene.broker_takes(publisher, Reason::BarrierOut, publish("t", "2")), PINGREQ);
     scene.client(publisher, PINGREQ);
     scene.broker(publisher, PINGRESP);
-    assert_eq!(scene.to_client(publisher), PINGRESP);
+    assert_eq!(scene.client_gets(publisher), PINGRESP);
     scene.broker(publisher, PINGRESP);
-    assert_eq!(scene.to_client(publisher), []);
+    assert_eq!(scene.client_gets(publisher), []);
     scene.broker(publisher, PINGRESP);
-    assert_eq!(scene.to_client(publisher), PINGRESP);
+    assert_eq!(scene.client_gets(publisher), PINGRESP);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_subscription_starts_when_answer_and_barrier_are_both_back() {
         let subscriber = scene.connect(v311("s"));
         let publisher = scene.connect(v311("p"));
         scene.client(subscriber, subscribe(9, &["t"]));
-        assert_eq!(scene.to_broker(subscriber), [subscribe(9, &["t"]), PINGREQ.into()].concat());
+        assert_eq!(scene.broker_gets(subscriber), [subscribe(9, &["t"]), PINGREQ.into()].concat());
         let mut answers = [suback(9, &[0]), PINGRESP.to_vec()];
         if barrier_first {
             answers.reverse();
@@ -101,7 +101,7 @@ fn a_subscription_starts_when_answer_and_barrier_are_both_back() {
             scene.broker_takes(publisher, Reason::SubscribePending, publish("t", "early"));
             scene.broker(subscriber, answer);
         }
-        assert_eq!(scene.to_client(subscriber), suback(9, &[0]));
+        assert_eq!(scene.client_gets(subscriber), suback(9, &[0]));
         assert_eq!(scene.broker_takes(publisher, Reason::BarrierOut, publish("t", "1")), PINGREQ);
         scene.broker(publisher, PINGRESP);
         scene.card_takes(publisher, publish("t", "2"));
@@ -125,7 +125,7 @@ fn a_refused_filter_is_not_subscribed_and_its_neighbours_are() {
     let publisher = scene.connect(v311("p"));
     scene.client(subscriber, subscribe(1, &["a", "b", "c"]));
     scene.broker(subscriber, [suback(1, &[0, 0x80, 1]), PINGRESP.to_vec()].concat());
-    scene.to_client(subscriber);
+    scene.client_gets(subscriber);
     scene.card_takes(publisher, publish("a", "1"));
     scene.card_takes(publisher, publish("c", "2"));
     scene.broker_takes(publisher, Reason::NoMatch, publish("b", "3"));
@@ -146,15 +146,15 @@ fn an_unsubscribe_under_way_is_neither_here_nor_there() {
     let (mut scene, publisher, subscriber) = plain();
     let other = scene.subscriber("o", "t");
     scene.client(subscriber, unsubscribe(2, &["t"]));
-    assert_eq!(scene.to_broker(subscriber), [unsubscribe(2, &["t"]), PINGREQ.into()].concat());
+    assert_eq!(scene.broker_gets(subscriber), [unsubscribe(2, &["t"]), PINGREQ.into()].concat());
     scene.broker_takes(publisher, Reason::SubscribePending, publish("t", "1"));
     scene.broker(subscriber, [unsuback(2), PINGRESP.to_vec()].concat());
-    assert_eq!(scene.to_client(subscriber), unsuback(2));
+    assert_eq!(scene.client_gets(subscriber), unsuback(2));
     scene.broker_takes(publisher, Reason::BarrierOut, publish("t", "2"));
     scene.broker(publisher, PINGRESP);
     scene.card_takes(publisher, publish("t", "3"));
-    assert_eq!(scene.to_client(other), publish("t", "3"));
-    assert_eq!(scene.to_client(subscriber), []);
+    assert_eq!(scene.client_gets(other), publish("t", "3"));
+    assert_eq!(scene.client_gets(subscriber), []);
     assert_eq!(scene.core.counters().subscriptions, 1);
 }
 
@@ -173,11 +173,11 @@ fn a_backlogged_subscriber_is_asked_once_and_fast_again_when_it_has_caught_up() 
     scene.core.handle_broker_blocked(subscriber);
     scene.assert_quiet(subscriber);
     scene.broker_takes(publisher, Reason::SubscriberBacklogged, publish("t", "1"));
-    assert_eq!(scene.to_broker(subscriber), PINGREQ);
+    assert_eq!(scene.broker_gets(subscriber), PINGREQ);
     scene.broker_takes(publisher, Reason::SubscriberBacklogged, publish("t", "2"));
-    assert_eq!(scene.to_broker(subscriber), []);
+    assert_eq!(scene.broker_gets(subscriber), []);
     scene.broker(subscriber, PINGRESP);
-    assert_eq!(scene.to_client(subscriber), []);
+    assert_eq!(scene.client_gets(subscriber), []);
     scene.broker_takes(publisher, Reason::BarrierOut, publish("t", "3"));
 }
 
@@ -188,9 +188,9 @@ fn a_subscriber_blocked_again_stays_backlogged() {
     scene.broker_takes(publisher, Reason::SubscriberBacklogged, publish("t", "1"));
     scene.core.handle_broker_blocked(subscriber);
     scene.broker(subscriber, PINGRESP);
-    scene.to_broker(subscriber);
+    scene.broker_gets(subscriber);
     scene.broker_takes(publisher, Reason::SubscriberBacklogged, publish("t", "2"));
-    assert_eq!(scene.to_broker(subscriber), PINGREQ);
+    assert_eq!(scene.broker_gets(subscriber), PINGREQ);
 }
 
 #[test]
@@ -206,12 +206,12 @@ fn a_ping_waits_for_the_end_of_the_clients_packet() {
     let (mut scene, publisher, subscriber) = plain();
     let large = publish_qos1("u", 1, "0123456789");
     scene.client(subscriber, &large[..6]);
-    assert_eq!(scene.to_broker(subscriber), large[..6]);
+    assert_eq!(scene.broker_gets(subscriber), large[..6]);
     scene.core.handle_broker_blocked(subscriber);
     scene.broker_takes(publisher, Reason::SubscriberBacklogged, publish("t", "1"));
-    assert_eq!(scene.to_broker(subscriber), []);
+    assert_eq!(scene.broker_gets(subscriber), []);
     scene.client(subscriber, &large[6..]);
-    assert_eq!(scene.to_broker(subscriber), [&large[6..], &PINGREQ].concat());
+    assert_eq!(scene.broker_gets(subscriber), [&large[6..], &PINGREQ].concat());
 }
 
 #[test]
@@ -220,9 +220,9 @@ fn a_copy_waits_for_the_end_of_the_brokers_packet() {
     let slow = publish("u", "0123456789");
     scene.broker(subscriber, &slow[..6]);
     scene.card_takes(publisher, publish("t", "1"));
-    assert_eq!(scene.to_client(subscriber), slow[..6]);
+    assert_eq!(scene.client_gets(subscriber), slow[..6]);
     scene.broker(subscriber, &slow[6..]);
-    assert_eq!(scene.to_client(subscriber), [&slow[6..], &publish("t", "1")].concat());
+    assert_eq!(scene.client_gets(subscriber), [&slow[6..], &publish("t", "1")].concat());
     assert_eq!(scene.core.counters().deliveries_broker, 1);
 }
 
@@ -241,9 +241,9 @@ fn a_tenth_of_the_keep_alive_after_an_eaten_packet_the_broker_hears_of_it() {
     scene.sleep(Duration::from_millis(5_999));
     scene.card_takes(publisher, publish("t", "2"));
     scene.sleep(Duration::from_millis(1));
-    assert_eq!(scene.to_broker(publisher), PINGREQ);
+    assert_eq!(scene.broker_gets(publisher), PINGREQ);
     scene.broker(publisher, PINGRESP);
-    assert_eq!(scene.to_client(publisher), []);
+    assert_eq!(scene.client_gets(publisher), []);
     assert_eq!(scene.core.counters().pings_injected, 2);
 }
 
@@ -252,9 +252,9 @@ fn the_shortest_keep_alive_waits_one_second() {
     let (mut scene, publisher) = with_keep_alive(2);
     scene.card_takes(publisher, publish("t", "1"));
     scene.sleep(Duration::from_millis(999));
-    assert_eq!(scene.to_broker(publisher), []);
+    assert_eq!(scene.broker_gets(publisher), []);
     scene.sleep(Duration::from_millis(1));
-    assert_eq!(scene.to_broker(publisher), PINGREQ);
+    assert_eq!(scene.broker_gets(publisher), PINGREQ);
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn a_silent_client_is_left_to_time_out() {
     let (mut scene, publisher) = with_keep_alive(10);
     scene.card_takes(publisher, publish("t", "1"));
     scene.sleep(Duration::from_secs(1));
-    assert_eq!(scene.to_broker(publisher), PINGREQ);
+    assert_eq!(scene.broker_gets(publisher), PINGREQ);
     scene.broker(publisher, PINGRESP);
     for _ in 0..100 {
         scene.sleep(Duration::from_secs(1));
@@ -284,12 +284,12 @@ fn what_the_broker_hears_anyway_spares_the_ping() {
     scene.card_takes(publisher, publish("t", "1"));
     scene.sleep(Duration::from_millis(500));
     scene.client(publisher, PINGREQ);
-    assert_eq!(scene.to_broker(publisher), PINGREQ);
+    assert_eq!(scene.broker_gets(publisher), PINGREQ);
     scene.sleep(Duration::from_millis(500));
     scene.assert_quiet(publisher);
     scene.card_takes(publisher, publish("t", "2"));
     scene.sleep(Duration::from_secs(1));
-    assert_eq!(scene.to_broker(publisher), PINGREQ);
+    assert_eq!(scene.broker_gets(publisher), PINGREQ);
 }
 
 #[test]
@@ -297,13 +297,13 @@ fn one_keep_alive_ping_is_out_at_most() {
     let (mut scene, publisher) = with_keep_alive(10);
     scene.card_takes(publisher, publish("t", "1"));
     scene.sleep(Duration::from_secs(1));
-    assert_eq!(scene.to_broker(publisher), PINGREQ);
+    assert_eq!(scene.broker_gets(publisher), PINGREQ);
     scene.card_takes(publisher, publish("t", "2"));
     scene.sleep(Duration::from_secs(1));
-    assert_eq!(scene.to_broker(publisher), []);
+    assert_eq!(scene.broker_gets(publisher), []);
     scene.broker(publisher, PINGRESP);
     scene.sleep(Duration::from_secs(1));
-    assert_eq!(scene.to_broker(publisher), PINGREQ);
+    assert_eq!(scene.broker_gets(publisher), PINGREQ);
 }
 
 #[test]
@@ -322,5 +322,5 @@ fn what_was_eaten_is_told_before_a_long_packet_starts() {
     scene.card_takes(publisher, publish("t", "1"));
     let large = publish_qos1("t", 1, "0123456789");
     scene.client(publisher, &large[..5]);
-    assert_eq!(scene.to_broker(publisher), [&PINGREQ[..], &large[..5]].concat());
+    assert_eq!(scene.broker_gets(publisher), [&PINGREQ[..], &large[..5]].concat());
 }

@@ -16,7 +16,7 @@ fn plain() -> (Scene, crate::mqtt::ConnId, crate::mqtt::ConnId) {
 fn a_plain_publish_reaches_its_subscriber_without_the_broker() {
     let (mut scene, publisher, subscriber) = plain();
     scene.card_takes(publisher, publish("t", "hello"));
-    assert_eq!(scene.to_client(subscriber), publish("t", "hello"));
+    assert_eq!(scene.client_gets(subscriber), publish("t", "hello"));
     assert_eq!(scene.core.counters().deliveries_card, 1);
 }
 
@@ -31,7 +31,7 @@ fn every_matching_subscriber_gets_one_copy_and_nobody_else() {
     let publisher = scene.connect(v311("p"));
     scene.card_takes(publisher, publish("x/y", "1"));
     for conn in matching {
-        assert_eq!(scene.to_client(conn), publish("x/y", "1"));
+        assert_eq!(scene.client_gets(conn), publish("x/y", "1"));
     }
     scene.assert_quiet(other);
     scene.assert_quiet(publisher);
@@ -42,7 +42,7 @@ fn a_publisher_that_subscribed_gets_its_own_copy() {
     let mut scene = Scene::new();
     let conn = scene.subscriber("ps", "t");
     scene.card_takes(conn, publish("t", "1"));
-    assert_eq!(scene.to_client(conn), publish("t", "1"));
+    assert_eq!(scene.client_gets(conn), publish("t", "1"));
 }
 
 #[test]
@@ -56,8 +56,8 @@ fn versions_get_the_copy_their_version_knows() {
     let user_property = b"\x26\x00\x01k\x00\x01v";
     scene.card_takes(p5, publish_v5("t", user_property, "5"));
     scene.card_takes(p3, publish("t", "3"));
-    assert_eq!(scene.to_client(s3), [publish("t", "5"), publish("t", "3")].concat());
-    assert_eq!(scene.to_client(s5), {
+    assert_eq!(scene.client_gets(s3), [publish("t", "5"), publish("t", "3")].concat());
+    assert_eq!(scene.client_gets(s5), {
         [publish_v5("t", user_property, "5"), publish_v5("t", &[], "3")].concat()
     });
 }
@@ -91,7 +91,7 @@ fn a_refused_client_publishes_nothing() {
 fn after_disconnect_nothing_is_the_cards() {
     let (mut scene, publisher, _) = plain();
     scene.client(publisher, DISCONNECT);
-    assert_eq!(scene.to_broker(publisher), DISCONNECT);
+    assert_eq!(scene.broker_gets(publisher), DISCONNECT);
     scene.broker_takes(publisher, Reason::NotConnected, publish("t", "1"));
 }
 
@@ -102,7 +102,7 @@ fn while_authenticating_anew_publishes_go_to_the_broker() {
     let publisher = scene.connect(v5("p"));
     let auth = packet(0xF0, &[0x19, 5, 0x15, 0, 2, b'x', b'y']);
     scene.client(publisher, &auth);
-    assert_eq!(scene.to_broker(publisher), auth);
+    assert_eq!(scene.broker_gets(publisher), auth);
     scene.broker_takes(publisher, Reason::Reauthenticating, publish_v5("t", &[], "1"));
     scene.broker(publisher, packet(0xF0, &[0x18, 0]));
     scene.broker_takes(publisher, Reason::Reauthenticating, publish_v5("t", &[], "2"));
@@ -132,14 +132,14 @@ fn the_largest_payload_is_the_cards_and_one_more_byte_is_not() {
     let (mut scene, publisher, subscriber) = plain();
     let largest = "x".repeat(65_536);
     scene.card_takes(publisher, publish("t", &largest));
-    assert_eq!(scene.to_client(subscriber), publish("t", &largest));
+    assert_eq!(scene.client_gets(subscriber), publish("t", &largest));
     scene.broker_takes(publisher, Reason::TooLarge, publish("t", &(largest + "x")));
     // So large that it is not even held: its first bytes pass before the last ones came.
     let huge = publish("t", &"x".repeat(100_000));
     scene.client(publisher, &huge[..50]);
-    assert_eq!(scene.to_broker(publisher), huge[..50]);
+    assert_eq!(scene.broker_gets(publisher), huge[..50]);
     scene.client(publisher, &huge[50..]);
-    assert_eq!(scene.to_broker(publisher), huge[50..]);
+    assert_eq!(scene.broker_gets(publisher), huge[50..]);
     assert_eq!(scene.core.counters().broker(Reason::TooLarge), 2);
 }
 
@@ -254,7 +254,7 @@ fn subscribing_again_replaces_the_options() {
     scene.subscribe_v5(conn, &[0x0B, 7], "t", 0);
     scene.subscribe_v5(conn, &[], "t", 0x20);
     scene.card_takes(publisher, publish("t", "1"));
-    assert_eq!(scene.to_client(conn), publish_v5("t", &[], "1"));
+    assert_eq!(scene.client_gets(conn), publish_v5("t", &[], "1"));
     scene.subscribe_v5(conn, &[], "t", 0x04);
     scene.broker_takes(publisher, Reason::NoLocal, publish("t", "1"));
 }
@@ -291,7 +291,7 @@ fn a_copy_must_fit_every_subscribers_maximum_packet_size() {
     let small = scene.connect(ConnectPacket { properties: &properties, ..v5("small") });
     scene.subscribe_v5(small, &[], "t", 0);
     scene.card_takes(publisher, publish("t", "12345"));
-    assert_eq!(scene.to_client(small), fits);
+    assert_eq!(scene.client_gets(small), fits);
     scene.broker_takes(publisher, Reason::MaximumPacketSize, publish("t", "123456"));
 }
 

@@ -1,6 +1,6 @@
 //! A broker's afternoon: clients, a card, and a broker that says what the test tells it to.
 //!
-//! `client` and `broker` put bytes in, `to_broker` and `to_client` take out what came of it.
+//! `client` and `broker` put bytes in, `broker_gets` and `client_gets` take out what came of it.
 
 use std::time::{Duration, Instant};
 
@@ -41,14 +41,14 @@ impl Scene {
         self.core.handle_broker(conn, bytes.as_ref(), self.now);
     }
 
-    pub(super) fn to_broker(&mut self, conn: ConnId) -> Vec<u8> {
+    pub(super) fn broker_gets(&mut self, conn: ConnId) -> Vec<u8> {
         let queue = self.core.to_broker(conn);
         let bytes = queue.as_slice().to_vec();
         queue.advance(bytes.len());
         bytes
     }
 
-    pub(super) fn to_client(&mut self, conn: ConnId) -> Vec<u8> {
+    pub(super) fn client_gets(&mut self, conn: ConnId) -> Vec<u8> {
         let outbox = self.core.outbox(conn);
         let bytes = outbox.chunks().collect::<Vec<_>>().concat();
         assert_eq!(outbox.bytes(), bytes.len());
@@ -59,7 +59,7 @@ impl Scene {
     /// A connection on which nothing is waiting in either direction.
     #[track_caller]
     pub(super) fn assert_quiet(&mut self, conn: ConnId) {
-        assert_eq!((self.to_broker(conn), self.to_client(conn)), (vec![], vec![]));
+        assert_eq!((self.broker_gets(conn), self.client_gets(conn)), (vec![], vec![]));
     }
 
     pub(super) fn sleep(&mut self, time: Duration) {
@@ -71,7 +71,7 @@ impl Scene {
     pub(super) fn knock(&mut self, connect: ConnectPacket<'_>) -> ConnId {
         let conn = self.open();
         self.client(conn, connect.bytes());
-        assert_eq!(self.to_broker(conn), connect.bytes());
+        assert_eq!(self.broker_gets(conn), connect.bytes());
         conn
     }
 
@@ -87,7 +87,7 @@ impl Scene {
         let conn = self.knock(connect);
         let connack = connack(connect.level, session_present, 0, &[]);
         self.broker(conn, &connack);
-        assert_eq!(self.to_client(conn), connack);
+        assert_eq!(self.client_gets(conn), connack);
         conn
     }
 
@@ -95,9 +95,9 @@ impl Scene {
     #[track_caller]
     pub(super) fn subscribe(&mut self, conn: ConnId, filter: &str) {
         self.client(conn, subscribe(1, &[filter]));
-        assert_eq!(self.to_broker(conn), [subscribe(1, &[filter]), PINGREQ.to_vec()].concat());
+        assert_eq!(self.broker_gets(conn), [subscribe(1, &[filter]), PINGREQ.to_vec()].concat());
         self.broker(conn, [suback(1, &[0]), PINGRESP.to_vec()].concat());
-        assert_eq!(self.to_client(conn), suback(1, &[0]));
+        assert_eq!(self.client_gets(conn), suback(1, &[0]));
     }
 
     #[track_caller]
@@ -109,9 +109,9 @@ impl Scene {
         options: u8,
     ) {
         self.client(conn, subscribe_v5(1, properties, filter, options));
-        self.to_broker(conn);
+        self.broker_gets(conn);
         self.broker(conn, [suback_v5(1, &[0]), PINGRESP.to_vec()].concat());
-        assert_eq!(self.to_client(conn), suback_v5(1, &[0]));
+        assert_eq!(self.client_gets(conn), suback_v5(1, &[0]));
     }
 
     /// A version 3 client with one settled subscription.
@@ -137,7 +137,7 @@ impl Scene {
         let after = self.core.counters();
         assert_eq!(after.publishes_broker, before.publishes_broker, "{:?}", self.reasons());
         assert_eq!(after.publishes_card, before.publishes_card + 1);
-        assert_eq!(self.to_broker(publisher), []);
+        assert_eq!(self.broker_gets(publisher), []);
     }
 
     /// The publisher sends this PUBLISH; the broker gets it as it is, for this reason. What was injected behind it is
@@ -154,7 +154,7 @@ impl Scene {
         let after = self.core.counters();
         assert_eq!(after.publishes_card, before.publishes_card);
         assert_eq!(after.broker(reason), before.broker(reason) + 1, "{:?}", self.reasons());
-        let sent = self.to_broker(publisher);
+        let sent = self.broker_gets(publisher);
         assert_eq!(sent.get(..packet.as_ref().len()), Some(packet.as_ref()));
         sent[packet.as_ref().len()..].to_vec()
     }

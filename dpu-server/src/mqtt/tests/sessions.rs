@@ -1,5 +1,7 @@
 //! Sessions that come, go, wait and are taken over; and the ones the card does not know.
 
+use std::time::Duration;
+
 use super::packets::*;
 use super::scene::Scene;
 use crate::mqtt::{Limits, Reason};
@@ -39,11 +41,11 @@ fn a_resumed_session_is_fast_again_once_the_broker_has_emptied_its_queue() {
     let second = scene.connect_with(persistent("s"), true);
     let publisher = scene.connect(v311("p"));
     scene.broker_takes(publisher, Reason::SubscriberBacklogged, publish("t", "1"));
-    assert_eq!(scene.to_broker(second), PINGREQ);
+    assert_eq!(scene.broker_gets(second), PINGREQ);
     scene.broker(second, PINGRESP);
     let fresh = scene.connect(v311("p2"));
     scene.card_takes(fresh, publish("t", "2"));
-    assert_eq!(scene.to_client(second), publish("t", "2"));
+    assert_eq!(scene.client_gets(second), publish("t", "2"));
 }
 
 #[test]
@@ -95,7 +97,7 @@ fn a_refused_takeover_changes_nothing() {
     let new = scene.knock(v311("s"));
     scene.broker(new, connack(4, false, 2, &[]));
     scene.card_takes(publisher, publish("t", "1"));
-    assert_eq!(scene.to_client(old), publish("t", "1"));
+    assert_eq!(scene.client_gets(old), publish("t", "1"));
     scene.close(new);
     scene.card_takes(publisher, publish("t", "2"));
 }
@@ -108,7 +110,7 @@ fn a_takeover_that_is_never_answered_has_the_old_connection_asked() {
     let new = scene.knock(v311("s"));
     scene.close(new);
     scene.broker_takes(publisher, Reason::SubscriberBacklogged, publish("t", "1"));
-    assert_eq!(scene.to_broker(old), PINGREQ);
+    assert_eq!(scene.broker_gets(old), PINGREQ);
     scene.broker(old, PINGRESP);
     let fresh = scene.connect(v311("p2"));
     scene.card_takes(fresh, publish("t", "2"));
@@ -121,7 +123,7 @@ fn two_clients_of_one_new_name_unsettle_each_other() {
     let second = scene.knock(v311("s"));
     let publisher = scene.connect(v311("p"));
     scene.broker(first, connack(4, false, 0, &[]));
-    scene.to_client(first);
+    scene.client_gets(first);
     scene.subscribe(first, "t");
     scene.broker_takes(publisher, Reason::SessionUnsettled, publish("t", "1"));
     scene.broker(second, connack(4, false, 0, &[]));
@@ -196,6 +198,40 @@ fn session_expiry_is_asked_for_overridden_and_changed() {
 }
 
 #[test]
+fn an_offline_session_is_forgotten_a_minute_after_its_expiry() {
+    let mut scene = Scene::new();
+    let expiry = [0x11, 0, 0, 0, 9];
+    let conn = scene.connect(ConnectPacket { properties: &expiry, ..v5("s") });
+    scene.subscribe_v5(conn, &[], "t", 0);
+    let publisher = scene.connect(v311("p"));
+    scene.close(conn);
+    assert_eq!(scene.core.next_deadline(), Some(scene.now + Duration::from_secs(69)));
+    scene.sleep(Duration::from_secs(68));
+    scene.broker_takes(publisher, Reason::SubscriberOffline, publish("t", "1"));
+    scene.sleep(Duration::from_secs(1));
+    scene.broker_takes(publisher, Reason::NoMatch, publish("t", "2"));
+    assert_eq!(scene.core.counters().sessions, 1);
+    assert_eq!(scene.core.next_deadline(), None);
+}
+
+#[test]
+fn a_session_that_came_back_in_time_does_not_expire() {
+    let mut scene = Scene::new();
+    let expiry = [0x11, 0, 0, 0, 9];
+    let connect = ConnectPacket { properties: &expiry, is_clean: false, ..v5("s") };
+    let conn = scene.connect(connect);
+    scene.subscribe_v5(conn, &[], "t", 0);
+    scene.close(conn);
+    scene.sleep(Duration::from_secs(30));
+    let back = scene.knock(connect);
+    scene.sleep(Duration::from_secs(60));
+    scene.broker(back, connack(5, true, 0, &[]));
+    assert_eq!(scene.core.next_deadline(), None);
+    let publisher = scene.connect(v311("p"));
+    scene.broker_takes(publisher, Reason::SubscriberBacklogged, publish("t", "1"));
+}
+
+#[test]
 fn disconnect_ends_the_session_before_the_connection() {
     let mut scene = Scene::new();
     let subscriber = scene.subscriber("s", "t");
@@ -210,7 +246,7 @@ fn a_name_the_broker_made_up_is_a_name() {
     let expiry = [0x11, 0, 0, 0, 9];
     let conn = scene.knock(ConnectPacket { properties: &expiry, ..v5("") });
     scene.broker(conn, connack(5, false, 0, &[0x12, 0, 2, b'm', b'e']));
-    scene.to_client(conn);
+    scene.client_gets(conn);
     scene.subscribe_v5(conn, &[], "t", 0);
     scene.close(conn);
     let publisher = scene.connect(v311("p"));
@@ -226,8 +262,8 @@ fn clients_without_a_name_are_strangers_to_each_other() {
     let other = scene.subscriber("", "t");
     let publisher = scene.connect(v311("p"));
     scene.card_takes(publisher, publish("t", "1"));
-    assert_eq!(scene.to_client(one), publish("t", "1"));
-    assert_eq!(scene.to_client(other), publish("t", "1"));
+    assert_eq!(scene.client_gets(one), publish("t", "1"));
+    assert_eq!(scene.client_gets(other), publish("t", "1"));
 }
 
 #[test]
@@ -237,10 +273,10 @@ fn a_subscribe_before_the_connack_slows_everything_until_it_is_settled() {
     let publisher = scene.connect(v311("p"));
     let early = scene.open();
     scene.client(early, [v311("e").bytes(), subscribe(1, &["t"])].concat());
-    assert_eq!(scene.to_broker(early), [v311("e").bytes(), subscribe(1, &["t"])].concat());
+    assert_eq!(scene.broker_gets(early), [v311("e").bytes(), subscribe(1, &["t"])].concat());
     scene.broker_takes(publisher, Reason::SubscribePending, publish("u", "1"));
     scene.broker(early, connack(4, false, 0, &[]));
-    assert_eq!(scene.to_broker(early), PINGREQ);
+    assert_eq!(scene.broker_gets(early), PINGREQ);
     scene.broker_takes(publisher, Reason::BarrierOut, publish("u", "2"));
     scene.broker_takes(publisher, Reason::SubscribePending, publish("t", "3"));
     scene.broker(early, [suback(1, &[0]), PINGRESP.to_vec()].concat());
@@ -295,7 +331,7 @@ fn beyond_the_last_session_clients_are_opaque() {
     scene.connect(v311("one"));
     let two = scene.open();
     scene.client(two, v311("two").bytes());
-    assert_eq!(scene.to_broker(two), v311("two").bytes());
+    assert_eq!(scene.broker_gets(two), v311("two").bytes());
     assert_eq!(scene.core.status().slow_reason, Some(Reason::OpaqueConnection));
     scene.close(two);
     assert_eq!(scene.core.status().slow_reason, None);
@@ -308,7 +344,7 @@ fn beyond_the_last_subscription_clients_are_opaque() {
     let conn = scene.subscriber("s", "t");
     scene.subscribe(conn, "t");
     scene.client(conn, subscribe(2, &["u"]));
-    assert_eq!(scene.to_broker(conn), subscribe(2, &["u"]));
+    assert_eq!(scene.broker_gets(conn), subscribe(2, &["u"]));
     let publisher = scene.connect(v311("p"));
     scene.broker_takes(publisher, Reason::OpaqueConnection, publish("t", "1"));
     scene.close(conn);
@@ -343,6 +379,6 @@ fn a_number_is_free_again_after_close() {
     scene.core.handle_open(conn, scene.now);
     scene.client(conn, v311("s2").bytes());
     scene.broker(conn, connack(4, false, 0, &[]));
-    assert_eq!(scene.to_client(conn), connack(4, false, 0, &[]));
+    assert_eq!(scene.client_gets(conn), connack(4, false, 0, &[]));
     assert_eq!(scene.core.counters().connections, 1);
 }

@@ -135,8 +135,8 @@ fn play(config: CoreConfig, events: &[Event], cut: usize) -> (Scene, Vec<Bytes>)
 fn finish(scene: &mut Scene, conn: ConnId, mut seen: Bytes) -> Bytes {
     scene.core.handle_client_gone(conn, scene.now);
     scene.core.handle_broker_gone(conn, scene.now);
-    seen.to_broker = scene.to_broker(conn);
-    seen.to_client = scene.to_client(conn);
+    seen.to_broker = scene.broker_gets(conn);
+    seen.to_client = scene.client_gets(conn);
     scene.core.handle_close(conn, scene.now);
     seen
 }
@@ -223,7 +223,7 @@ impl Broker {
 
     /// Reads everything that waits on this connection and writes what comes of it.
     fn serve(&mut self, scene: &mut Scene, conn: ConnId) {
-        let bytes = scene.to_broker(conn);
+        let bytes = scene.broker_gets(conn);
         let mut input = &bytes[..];
         let mut framer = self.framers.remove(&conn).unwrap_or_default();
         while let Some(piece) = framer.next(&mut input, |_| Handling::Whole) {
@@ -374,9 +374,9 @@ proptest! {
                 broker.serve(&mut scene, conn);
             }
         }
-        prop_assert_eq!(received(&scene.to_client(watcher)), sent.clone());
+        prop_assert_eq!(received(&scene.client_gets(watcher)), sent.clone());
         for &conn in &clients {
-            for (key, numbers) in received(&scene.to_client(conn)) {
+            for (key, numbers) in received(&scene.client_gets(conn)) {
                 prop_assert!(numbers.iter().is_sorted_by(|a, b| a < b), "{key:?} {numbers:?}");
                 prop_assert!(numbers.iter().all(|n| sent[&key].contains(n)));
             }

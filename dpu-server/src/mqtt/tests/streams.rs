@@ -14,8 +14,8 @@ fn a_stream_that_is_not_mqtt_passes_untouched_both_ways_and_blinds_the_card() {
     scene.client(tls, b"anything");
     scene.broker(tls, b"\x16\x03\x03");
     scene.broker(tls, b"\xD0\x00");
-    assert_eq!(scene.to_broker(tls), b"\x16\x03\x01\x02\x00anything");
-    assert_eq!(scene.to_client(tls), b"\x16\x03\x03\xD0\x00");
+    assert_eq!(scene.broker_gets(tls), b"\x16\x03\x01\x02\x00anything");
+    assert_eq!(scene.client_gets(tls), b"\x16\x03\x03\xD0\x00");
     scene.broker_takes(publisher, Reason::OpaqueConnection, publish("t", "1"));
     assert_eq!(scene.core.status().opaque_connections, 1);
     scene.core.handle_broker_gone(tls, scene.now);
@@ -33,7 +33,7 @@ fn websockets_and_bridges_are_opaque() {
         let mut scene = Scene::new();
         let conn = scene.open();
         scene.client(conn, &first);
-        assert_eq!(scene.to_broker(conn), first);
+        assert_eq!(scene.broker_gets(conn), first);
         assert_eq!(scene.core.status().slow_reason, Some(Reason::OpaqueConnection));
     }
 }
@@ -59,7 +59,7 @@ fn a_malformed_packet_reaches_the_broker_with_all_that_follows() {
         let conn = scene.connect(v311("p"));
         let stream = [malformed.clone(), publish("t", "1")].concat();
         scene.client(conn, &stream);
-        assert_eq!(scene.to_broker(conn), stream, "{malformed:x?}");
+        assert_eq!(scene.broker_gets(conn), stream, "{malformed:x?}");
         assert_eq!(scene.core.counters().publishes_card, 0);
         assert_eq!(scene.core.status().slow_reason, Some(Reason::OpaqueConnection));
     }
@@ -73,7 +73,7 @@ fn answers_to_the_cards_pings_do_not_reach_a_client_that_turned_opaque() {
     scene.client(conn, [0xFF]);
     let answers = [PINGRESP.to_vec(), suback(1, &[0]), PINGRESP.to_vec()].concat();
     scene.broker(conn, &answers);
-    assert_eq!(scene.to_client(conn), [PINGRESP.to_vec(), suback(1, &[0])].concat());
+    assert_eq!(scene.client_gets(conn), [PINGRESP.to_vec(), suback(1, &[0])].concat());
 }
 
 #[test]
@@ -82,8 +82,8 @@ fn a_broker_that_speaks_something_else_passes_untouched() {
     let conn = scene.connect(v311("s"));
     scene.broker(conn, b"HTTP/1.1 400\r\n");
     scene.client(conn, publish("t", "1"));
-    assert_eq!(scene.to_client(conn), b"HTTP/1.1 400\r\n");
-    assert_eq!(scene.to_broker(conn), publish("t", "1"));
+    assert_eq!(scene.client_gets(conn), b"HTTP/1.1 400\r\n");
+    assert_eq!(scene.broker_gets(conn), publish("t", "1"));
     assert_eq!(scene.core.status().slow_reason, Some(Reason::OpaqueConnection));
 }
 
@@ -94,7 +94,7 @@ fn an_acknowledgement_of_nothing_is_another_language() {
         let conn = scene.connect(v311("s"));
         scene.client(conn, subscribe(1, &["t"]));
         scene.broker(conn, &answer);
-        assert_eq!(scene.to_client(conn), answer);
+        assert_eq!(scene.client_gets(conn), answer);
         assert_eq!(scene.core.status().slow_reason, Some(Reason::OpaqueConnection));
     }
 }
@@ -106,7 +106,7 @@ fn a_refused_client_counts_as_nothing() {
     scene.broker(conn, connack(4, false, 5, &[]));
     scene.client(conn, [0xFF, 0xFF]);
     scene.broker(conn, [0x00]);
-    assert_eq!(scene.to_broker(conn), [0xFF, 0xFF]);
+    assert_eq!(scene.broker_gets(conn), [0xFF, 0xFF]);
     assert_eq!(scene.core.status().slow_reason, None);
     assert_eq!(scene.core.counters().sessions, 0);
 }
@@ -118,11 +118,11 @@ fn a_split_publish_is_held_until_it_is_whole_and_then_distributed() {
     let publisher = scene.connect(v311("p"));
     let packet = publish("t", "hello");
     for byte in &packet {
-        assert_eq!(scene.to_client(subscriber), []);
+        assert_eq!(scene.client_gets(subscriber), []);
         scene.client(publisher, [*byte]);
     }
-    assert_eq!(scene.to_broker(publisher), []);
-    assert_eq!(scene.to_client(subscriber), packet);
+    assert_eq!(scene.broker_gets(publisher), []);
+    assert_eq!(scene.client_gets(subscriber), packet);
 }
 
 #[test]
@@ -138,9 +138,9 @@ fn what_is_held_when_the_client_leaves_goes_to_the_broker() {
         }
         let part = &packet[..packet.len() - 1];
         scene.client(conn, part);
-        assert_eq!(scene.to_broker(conn), expected);
+        assert_eq!(scene.broker_gets(conn), expected);
         scene.core.handle_client_gone(conn, scene.now);
-        assert_eq!(scene.to_broker(conn), part);
+        assert_eq!(scene.broker_gets(conn), part);
     }
 }
 
@@ -149,9 +149,9 @@ fn what_is_held_when_the_broker_leaves_goes_to_the_client() {
     let mut scene = Scene::new();
     let conn = scene.knock(v311("s"));
     scene.broker(conn, [0x20, 0x02, 0x00]);
-    assert_eq!(scene.to_client(conn), []);
+    assert_eq!(scene.client_gets(conn), []);
     scene.core.handle_broker_gone(conn, scene.now);
-    assert_eq!(scene.to_client(conn), [0x20, 0x02, 0x00]);
+    assert_eq!(scene.client_gets(conn), [0x20, 0x02, 0x00]);
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn copies_that_waited_for_the_end_of_a_broken_packet_are_counted_as_dropped() {
     scene.broker(subscriber, &publish("u", "0123456789")[..6]);
     scene.card_takes(publisher, publish("t", "1"));
     scene.core.handle_broker_gone(subscriber, scene.now);
-    assert_eq!(scene.to_client(subscriber), publish("u", "0123456789")[..6]);
+    assert_eq!(scene.client_gets(subscriber), publish("u", "0123456789")[..6]);
     assert_eq!(scene.core.counters().dropped(DropReason::BrokenStream), 1);
 }
 
@@ -179,7 +179,7 @@ fn a_subscribe_larger_than_what_is_inspected_passes_and_blinds() {
     let larger = subscribe(2, &[&filter(58)]);
     scene.client(conn, &larger[..3]);
     scene.client(conn, &larger[3..]);
-    assert_eq!(scene.to_broker(conn), [largest, PINGREQ.to_vec(), larger].concat());
+    assert_eq!(scene.broker_gets(conn), [largest, PINGREQ.to_vec(), larger].concat());
     assert_eq!(scene.core.status().slow_reason, Some(Reason::OpaqueConnection));
 }
 
@@ -192,12 +192,12 @@ fn a_full_outbox_slows_one_subscriber_and_no_other() {
     let publisher = scene.connect(v311("p"));
     for payload in ["1", "2", "3", "4"] {
         scene.card_takes(publisher, publish("t", payload));
-        assert_eq!(scene.to_client(quick), publish("t", payload));
+        assert_eq!(scene.client_gets(quick), publish("t", payload));
     }
     assert_eq!(scene.core.counters().dropped(DropReason::Messages), 2);
-    assert_eq!(scene.to_client(slow), [publish("t", "1"), publish("t", "2")].concat());
+    assert_eq!(scene.client_gets(slow), [publish("t", "1"), publish("t", "2")].concat());
     scene.card_takes(publisher, publish("t", "5"));
-    assert_eq!(scene.to_client(slow), publish("t", "5"));
+    assert_eq!(scene.client_gets(slow), publish("t", "5"));
 }
 
 #[test]
