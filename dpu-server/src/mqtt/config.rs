@@ -41,7 +41,8 @@ pub struct Limits {
     pub topic_levels_max: usize,
     /// Sessions, connected or not. A client beyond it is opaque.
     pub sessions_max: usize,
-    /// SUBSCRIBEs and UNSUBSCRIBEs of one connection the broker has not answered. With one more it becomes opaque.
+    /// Filters in SUBSCRIBEs and UNSUBSCRIBEs of one connection that the broker has not answered. With one more it
+    /// becomes opaque.
     pub unanswered_max: usize,
     /// Topics whose subscribers are remembered. With one more all are forgotten and found anew.
     pub routes_max: usize,
@@ -58,7 +59,7 @@ impl Default for Limits {
             subscriptions_max: 1_000_000,
             topic_levels_max: 128,
             sessions_max: 250_000,
-            unanswered_max: 1_024,
+            unanswered_max: 16_384,
             routes_max: 4_096,
         }
     }

@@ -113,7 +113,11 @@ pub(crate) struct Connection {
     /// Raised when the broker could not write all it wanted.
     pub(crate) backlog: Barrier,
     pub(crate) requests: VecDeque<Request>,
+    /// Filters in `requests`.
+    pub(crate) requested_filters: usize,
     pub(crate) early_requests: Vec<EarlyRequest>,
+    /// Bytes of the packets behind `early_requests`. At most what is inspected of one packet.
+    pub(crate) early_bytes: usize,
 }
 
 impl Connection {
@@ -142,7 +146,9 @@ impl Connection {
             slow_publisher: Barrier::default(),
             backlog: Barrier::default(),
             requests: VecDeque::new(),
+            requested_filters: 0,
             early_requests: Vec::new(),
+            early_bytes: 0,
         }
     }
 

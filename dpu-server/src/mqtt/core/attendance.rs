@@ -76,6 +76,7 @@ impl Core {
         self.sessions.disown(session, None);
         if let Some(connection) = self.connections.get_mut(old) {
             connection.session = None;
+            connection.phase = Phase::Left;
         }
     }
 
@@ -102,6 +103,7 @@ impl Core {
 
     pub(super) fn forget_early_requests(&mut self, conn: ConnId) -> Vec<EarlyRequest> {
         let Some(connection) = self.connections.get_mut(conn) else { return Vec::new() };
+        connection.early_bytes = 0;
         let early = std::mem::take(&mut connection.early_requests);
         if !early.is_empty() {
             self.blind_spots.early_subscribers -= 1;
@@ -119,7 +121,7 @@ impl Core {
     ) -> Result<(), Malformed> {
         let Some(connection) = self.connections.get_mut(conn) else { return Ok(()) };
         let Some(session) = connection.session else { return Ok(()) };
-        if connection.requests.len() >= self.config.limits.unanswered_max {
+        if connection.requested_filters + filters.len() > self.config.limits.unanswered_max {
             return Err(Malformed::Limit("unanswered requests"));
         }
         let mut entries = Vec::with_capacity(filters.len());
@@ -134,6 +136,7 @@ impl Core {
                 }
             }
         }
+        connection.requested_filters += entries.len();
         connection.requests.push_back(Request {
             kind,
             packet_id,
@@ -188,6 +191,7 @@ impl Core {
         connection.requests.retain(|request| {
             let is_settled = request.is_answered && request.barrier.is_none();
             if is_settled {
+                connection.requested_filters -= request.entries.len();
                 for &(id, _) in &request.entries {
                     self.sessions.settle(id);
                 }
@@ -199,6 +203,7 @@ impl Core {
     /// No more answers will come on this connection for the session it has.
     fn abandon_requests(&mut self, conn: ConnId) {
         let Some(connection) = self.connections.get_mut(conn) else { return };
+        connection.requested_filters = 0;
         for request in std::mem::take(&mut connection.requests) {
             for (id, _) in request.entries {
                 if request.is_answered {
@@ -223,6 +228,7 @@ impl Core {
         if !connection.expiry.is_persistent() {
             connection.session = None;
             connection.requests.clear();
+            connection.requested_filters = 0;
         }
         self.sessions.end(session, connection.expiry.is_persistent());
     }

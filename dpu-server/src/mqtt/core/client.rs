@@ -131,13 +131,19 @@ impl Core {
             PacketType::Pingreq => connection.pings.note_client(),
             PacketType::Subscribe => {
                 let Subscribe { packet_id, filters } = Subscribe::parse(version, body)?;
-                self.begin_request(conn, RequestKind::Subscribe, packet_id, &filters)?;
+                self.begin_request(conn, RequestKind::Subscribe, packet_id, &filters, bytes.len())?;
             }
             PacketType::Unsubscribe => {
                 let Unsubscribe { packet_id, filters } = Unsubscribe::parse(version, body)?;
                 let filters: Vec<_> =
                     filters.into_iter().map(|f| (f, GrantedOptions::default())).collect();
-                self.begin_request(conn, RequestKind::Unsubscribe, packet_id, &filters)?;
+                self.begin_request(
+                    conn,
+                    RequestKind::Unsubscribe,
+                    packet_id,
+                    &filters,
+                    bytes.len(),
+                )?;
             }
             PacketType::Disconnect => {
                 let disconnect = Disconnect::parse(version, body)?;
@@ -186,20 +192,22 @@ impl Core {
         }
     }
 
-    /// A SUBSCRIBE or UNSUBSCRIBE is about to reach the broker.
+    /// A SUBSCRIBE or UNSUBSCRIBE of so many bytes is about to reach the broker.
     fn begin_request(
         &mut self,
         conn: ConnId,
         kind: RequestKind,
         packet_id: u16,
         filters: &[(Filter<'_>, GrantedOptions)],
+        bytes: usize,
     ) -> Result<(), Malformed> {
         let Some(connection) = self.connections.get_mut(conn) else { return Ok(()) };
         if connection.phase == Phase::Connected {
             return self.open_request(conn, kind, packet_id, filters);
         }
-        if connection.early_requests.len() >= self.config.limits.unanswered_max {
-            return Err(Malformed::Limit("unanswered requests"));
+        connection.early_bytes += bytes;
+        if connection.early_bytes > self.config.limits.inspect_bytes_max {
+            return Err(Malformed::Limit("requests before the CONNACK"));
         }
         if connection.early_requests.is_empty() {
             self.blind_spots.early_subscribers += 1;

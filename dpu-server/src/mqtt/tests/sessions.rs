@@ -372,6 +372,29 @@ fn too_many_unanswered_subscribes_make_a_connection_opaque() {
 }
 
 #[test]
+fn too_many_subscribes_before_the_connack_make_a_connection_opaque() {
+    let packet = subscribe(1, &["a"]);
+    let limits = Limits { inspect_bytes_max: 3 * packet.len(), ..Limits::default() };
+    let mut scene = Scene::with_limits(limits);
+    let conn = scene.knock(v311("s"));
+    scene.client(conn, packet.repeat(3));
+    assert_eq!(scene.core.status().slow_reason, Some(Reason::SubscribePending));
+    scene.client(conn, &packet);
+    assert_eq!(scene.core.status().slow_reason, Some(Reason::OpaqueConnection));
+    assert_eq!(scene.broker_gets(conn), packet.repeat(4));
+}
+
+#[test]
+fn a_client_that_was_taken_over_publishes_nothing_more() {
+    let mut scene = Scene::new();
+    scene.subscriber("s", "t");
+    let old = scene.connect(v311("p"));
+    scene.card_takes(old, publish("t", "1"));
+    scene.connect(v311("p"));
+    scene.broker_takes(old, Reason::NotConnected, publish("t", "2"));
+}
+
+#[test]
 fn a_number_is_free_again_after_close() {
     let mut scene = Scene::new();
     let conn = scene.subscriber("s", "t");

@@ -216,6 +216,12 @@ fn each_connection_with_news_is_named_once() {
 }
 
 #[test]
+fn a_core_can_move_to_the_thread_that_drives_it() {
+    fn assert_send<T: Send>(_: &T) {}
+    assert_send(&Scene::new().core);
+}
+
+#[test]
 fn inputs_for_a_connection_that_is_gone_are_ignored() {
     let mut scene = Scene::new();
     let conn = scene.connect(v311("s"));
