@@ -205,5 +205,7 @@ fn row(mut course: Course, contestant: &Contestant, connections: usize) -> Row {
         processes: course.meter.spent(contestant),
         client: course.client,
         late: 0,
+        ratio: None,
+        ratios: Vec::new(),
     }
 }

@@ -245,5 +245,7 @@ fn row(mut course: Course, contestant: &Contestant, subscribers: usize) -> Row {
         processes: course.meter.spent(contestant),
         client: course.client,
         late: course.late,
+        ratio: None,
+        ratios: Vec::new(),
     }
 }

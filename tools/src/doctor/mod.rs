@@ -18,7 +18,7 @@ pub(crate) const HELP: &str = "\
 Example:
   mqttshim doctor
 
-Looks as the user who runs it, with the environment it has: run it as the broker's user, with the broker's MQTTSHIM_*
+Looks as the user who runs it, with the environment it has: run it as the broker's user, with the broker's MQTTSHIM_* \
 variables. Each line is \"ok\", \"note\" (works, worth knowing) or \"mend\" (will not work), with what to do below it.
 
 Exit status: 0 nothing to mend; 1 something to mend.";

@@ -30,12 +30,12 @@ Examples:
   mqttshim run -- mosquitto -c /etc/mosquitto/mosquitto.conf
   mqttshim run --listen 1883,8883 --fallback fail -- mosquitto -c my.conf
 
-The same without this command: LD_PRELOAD=/path/to/libmqttshim.so mosquitto …. What this adds: it finds the library, and it
-looks at the program first and explains why it would not be preloaded (statically linked, setuid, file capabilities,
-another architecture, musl, Go), instead of silently running it on kernel sockets. An LD_PRELOAD that is already set stays,
-ours behind it.
+The same without this command: LD_PRELOAD=/path/to/libmqttshim.so mosquitto …. What this adds: it finds the library, and \
+it looks at the program first and explains why it would not be preloaded (statically linked, setuid, file capabilities, \
+another architecture, musl, Go), instead of silently running it on kernel sockets. An LD_PRELOAD that is already set \
+stays, ours behind it.
 
-Exit status: the program's own; 3 it cannot be preloaded (and --fallback kernel was not given); 126 it is not executable;
+Exit status: the program's own; 3 it cannot be preloaded (and --fallback kernel was not given); 126 it is not executable; \
 127 there is no such program; 2 wrong usage.";
 
 /// Arguments of `mqttshim run`.

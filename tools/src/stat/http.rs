@@ -34,11 +34,11 @@ pub(crate) fn get(address: &str, path: &str) -> Result<String> {
 fn exchange(mut stream: TcpStream, address: &str, path: &str) -> Result<String> {
     stream.set_read_timeout(Some(TIMEOUT)).context("timeout")?;
     stream.set_write_timeout(Some(TIMEOUT)).context("timeout")?;
-    write!(
-        stream,
+    // In one piece: a server may answer and close after the first.
+    let request = format!(
         "GET {path} HTTP/1.1\r\nHost: {address}\r\nAccept: text/plain\r\nConnection: close\r\n\r\n"
-    )
-    .context("request")?;
+    );
+    stream.write_all(request.as_bytes()).context("request")?;
     let mut answer = Vec::new();
     stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer).context("answer")?;
     body(&answer)

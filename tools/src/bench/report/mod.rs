@@ -28,6 +28,17 @@ pub(crate) enum Kind {
     Echo,
 }
 
+impl Kind {
+    /// How many times better `ours` is than `base`, measured for the same time: faster, or more echoes.
+    fn compare(self, ours: &Summary, base: &Summary) -> Option<f64> {
+        let (better, worse) = match self {
+            Kind::Fanout => (base.p50_ns, ours.p50_ns),
+            Kind::Echo => (ours.count as u64, base.count as u64),
+        };
+        (better > 0 && worse > 0).then(|| better as f64 / worse as f64)
+    }
+}
+
 /// One target at one size.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
@@ -49,6 +60,10 @@ pub(crate) struct Row {
     pub(crate) client: Cost,
     /// Messages issued more than a millisecond after they were due.
     pub(crate) late: u64,
+    /// How many times better than the first target at the same size: faster (fan-out), more echoes a second.
+    pub(crate) ratio: Option<f64>,
+    /// The same, slice by slice.
+    pub(crate) ratios: Vec<f64>,
 }
 
 /// A measured server, as it was started.
@@ -106,19 +121,16 @@ impl Report {
         }
     }
 
-    /// The first target's row of the same size: what `row` is compared with.
-    fn baseline(&self, row: &Row) -> Option<&Row> {
-        self.rows.iter().find(|other| other.size == row.size)
-    }
-
-    /// How many times better than the first target `row` is: faster (fan-out), or more echoes a second.
-    pub(crate) fn ratio(&self, row: &Row) -> Option<f64> {
-        let base = self.baseline(row)?;
-        let (ours, theirs) = match self.kind {
-            Kind::Fanout => (base.latency.p50_ns as f64, row.latency.p50_ns as f64),
-            Kind::Echo => (row.per_second?, base.per_second?),
-        };
-        (theirs > 0.0).then(|| ours / theirs)
+    /// Adds rows of one size, the first target's first, and compares them with that.
+    pub(crate) fn push(&mut self, mut rows: Vec<Row>) {
+        let Some(base) = rows.first().cloned() else { return };
+        for row in &mut rows {
+            row.ratio = self.kind.compare(&row.latency, &base.latency);
+            let rounds = row.rounds.iter().zip(&base.rounds);
+            let compared = rounds.filter_map(|(ours, theirs)| self.kind.compare(ours, theirs));
+            row.ratios = compared.collect();
+        }
+        self.rows.append(&mut rows);
     }
 
     /// The table for a person.
@@ -184,14 +196,14 @@ impl Report {
     /// One row under [`columns`](Report::columns).
     fn cells(&self, row: &Row) -> Vec<String> {
         let mut cells = vec![row.target.clone()];
-        if let Some(rate) = row.per_second {
+        if let Some(rate) = row.per_second.filter(|_| self.kind == Kind::Echo) {
             cells.push(grouped(rate.round() as u64));
         }
         let latency = row.latency;
         let times =
             [latency.min_ns, latency.p50_ns, latency.p90_ns, latency.p99_ns, latency.max_ns];
         cells.extend(times.map(duration));
-        cells.push(self.ratio(row).map_or_else(String::new, |ratio| format!("{ratio:.2}×")));
+        cells.push(ratio_text(row));
         let per = |ns: u64| ns as f64 / row.operations.max(1) as f64;
         let each = |show: &dyn Fn(&Spent) -> String| {
             let list: Vec<_> = row.processes.iter().map(show).collect();
@@ -222,6 +234,18 @@ impl Report {
         }
         Ok(())
     }
+}
+
+/// The ratio and, where there are enough slices, the middle half of the slices' own.
+fn ratio_text(row: &Row) -> String {
+    let Some(ratio) = row.ratio else { return "-".to_owned() };
+    let mut ratios = row.ratios.clone();
+    ratios.sort_by(f64::total_cmp);
+    if ratios.len() < 4 {
+        return format!("{ratio:.2}×");
+    }
+    let (low, high) = (ratios[ratios.len() / 4], ratios[ratios.len() - 1 - ratios.len() / 4]);
+    format!("{ratio:.2}× ({low:.2}–{high:.2})")
 }
 
 /// 1234567 as `1,234,567`.
