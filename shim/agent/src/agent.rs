@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mqttshim_channel::{CommChannel, RecvError};
@@ -15,11 +16,12 @@ use rustc_hash::FxHashMap;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventFlags};
 
-use crate::control::Frame;
 use crate::lease::Lease;
 use crate::line::Line;
 use crate::peer::Peer;
+use crate::programs::CARD_WAIT;
 use crate::rendezvous::{OpenError, Rendezvous};
+use crate::requests::{self, Frame, Pending};
 use crate::token::Token;
 
 /// How an agent serves.
@@ -42,34 +44,20 @@ const MESSAGES_PER_TURN: usize = 256;
 /// Events taken at a time.
 const EVENTS_MAX: usize = 256;
 
-/// A request of a program that the card has yet to answer.
-pub(crate) struct Pending {
-    pub(crate) session: SessionId,
-    pub(crate) slot: SlotId,
-    pub(crate) reply: OwnedFd,
-    pub(crate) what: Asked,
-}
-
-/// What was asked, with what is needed to act on the answer.
-pub(crate) enum Asked {
-    Bind,
-    Listen { placeholder: Option<OwnedFd>, name: String },
-    Connect { is_new: bool },
-    Option,
-}
-
 /// The host end of the Comm Channel. See the crate's own words.
 pub struct Agent {
     pub(crate) config: AgentConfig,
     pub(crate) rendezvous: Rendezvous,
-    pub(crate) epoll: OwnedFd,
+    pub(crate) epoll: Arc<OwnedFd>,
     events: Vec<epoll::Event>,
     pub(crate) peers: FxHashMap<SessionId, Peer>,
     /// Where each of the channel's sockets lives. A number stays here until the card said that it is free.
     pub(crate) places: FxHashMap<SocketId, (SessionId, SlotId)>,
     pub(crate) pending: FxHashMap<RequestId, Pending>,
-    /// Requests that wait until the sessions that ended before them are gone.
-    pub(crate) deferred: VecDeque<Frame>,
+    /// Requests that have not been passed on yet.
+    pub(crate) requests: VecDeque<Frame>,
+    /// Programs that knock wait until then: the card has not answered, or there is no descriptor for them.
+    pub(crate) door_closed_until: Option<Instant>,
     pub(crate) line: Line,
     pub(crate) lease: Lease,
     /// What was agreed with the card, once it answered.
@@ -79,8 +67,10 @@ pub struct Agent {
     is_lost: bool,
     probed: Instant,
     incoming: Vec<u8>,
-    /// The sessions of one pass.
+    pub(crate) frame: Vec<u8>,
+    /// The sessions of one pass, and where among them the next one begins.
     pub(crate) ids: Vec<SessionId>,
+    pub(crate) first: usize,
     pub(crate) payload: Vec<u8>,
     pub(crate) next_session: u32,
     pub(crate) next_socket: u32,
@@ -100,17 +90,19 @@ impl Agent {
         let rendezvous = Rendezvous::open(path, config.session_group.as_deref())?;
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(system("epoll"))?;
         let token = Token::Rendezvous.data();
-        epoll::add(&epoll, rendezvous.socket(), token, EventFlags::IN).map_err(system("epoll"))?;
+        epoll::add(&epoll, rendezvous.socket(), token, EventFlags::empty())
+            .map_err(system("epoll"))?;
         let now = Instant::now();
         Ok(Agent {
             config,
             rendezvous,
-            epoll,
+            epoll: Arc::new(epoll),
             events: Vec::with_capacity(EVENTS_MAX),
             peers: FxHashMap::default(),
             places: FxHashMap::default(),
             pending: FxHashMap::default(),
-            deferred: VecDeque::new(),
+            requests: VecDeque::new(),
+            door_closed_until: Some(now + CARD_WAIT),
             line: Line::default(),
             lease: Lease::new(now),
             card: None,
@@ -118,13 +110,15 @@ impl Agent {
             is_lost: false,
             probed: now,
             incoming: Vec::new(),
+            frame: Vec::new(),
             ids: Vec::new(),
+            first: 0,
             payload: vec![0; mqttshim_session::PAYLOAD_BYTES_MAX],
             next_session: 0,
             next_socket: 1,
             next_request: 0,
             listeners_made: 0,
-            unprivileged_port_start: crate::control::unprivileged_port_start(),
+            unprivileged_port_start: requests::unprivileged_port_start(),
         })
     }
 
@@ -151,6 +145,7 @@ impl Agent {
 
     /// Takes what the kernel reports: new programs, requests, wires whose last descriptor is gone. Never blocks.
     pub fn handle_events(&mut self) {
+        self.open_door(Instant::now(), false);
         let mut events = std::mem::take(&mut self.events);
         events.clear();
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -179,6 +174,7 @@ impl Agent {
 
     /// Moves what can be moved, both ways. Says whether anything moved.
     pub fn turn(&mut self, channel: &mut dyn CommChannel, now: Instant) -> bool {
+        self.open_door(now, false);
         self.lease.turned(now);
         let mut has_moved = self.lease.greet(channel, &mut self.line, self.card.is_some());
         has_moved |= self.flush(channel);
@@ -189,7 +185,7 @@ impl Agent {
         }
         if self.card.is_some() {
             has_moved |= self.drain_programs(channel);
-            has_moved |= self.run_deferred();
+            has_moved |= self.run_requests(channel);
             self.lease.beat(channel, &mut self.line, now);
             self.probe_listeners(channel, now);
         }
@@ -199,7 +195,7 @@ impl Agent {
     fn flush(&mut self, channel: &mut dyn CommChannel) -> bool {
         let mut refused = Vec::new();
         let has_moved = self.line.flush(channel, |message| {
-            refused.extend(crate::control::request_of(message));
+            refused.extend(requests::request_of(message));
         });
         for request in refused {
             self.refuse(request, rustix::io::Errno::NOBUFS);
@@ -216,6 +212,10 @@ impl Agent {
                     self.lease.heard(now);
                     taken += 1;
                     self.handle_bytes(channel, &incoming, now);
+                    if self.card.is_none() {
+                        // What follows on a channel that was given up means nothing.
+                        break;
+                    }
                 }
                 Err(RecvError::Empty) => break,
                 Err(RecvError::Lost) => {
@@ -251,11 +251,12 @@ impl Agent {
         }
         self.places.clear();
         self.pending.clear();
-        self.deferred.clear();
+        self.requests.clear();
         self.line.clear();
         self.card = None;
         self.lease = Lease::new(now);
         self.is_lost = true;
+        self.close_door(now + CARD_WAIT);
     }
 
     /// Says that the owner is about to sleep on [`readiness`](Self::readiness). `false`: something came in, take a turn first.
@@ -285,7 +286,8 @@ impl Agent {
     pub fn next_deadline(&self) -> Option<Instant> {
         let has_listeners = self.peers.values().any(Peer::has_listeners);
         let probe = has_listeners.then(|| self.probed + PROBE_INTERVAL);
-        [self.lease.next_deadline(), probe].into_iter().flatten().min()
+        let deadlines = [self.lease.next_deadline(), probe, self.door_closed_until];
+        deadlines.into_iter().flatten().min()
     }
 
     /// Ends every session, as a program sees it when the card is stopped on purpose.

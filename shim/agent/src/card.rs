@@ -8,13 +8,13 @@ use std::time::Instant;
 
 use mqttshim_channel::CommChannel;
 use mqttshim_schema::{Hello, Message, SessionId, SocketId, Stamp};
-use mqttshim_session::host::ReceiveViolation;
 use mqttshim_session::{SlotId, State};
 use rustix::io::Errno;
 
 use crate::agent::Agent;
+use crate::entries::Violation;
 use crate::lease::Lease;
-use crate::peer::{Role, Socket};
+use crate::socket::{Role, Socket};
 
 impl Agent {
     pub(crate) fn handle_card(
@@ -50,7 +50,7 @@ impl Agent {
                 self.places.remove(&socket);
             }
             Message::Reply { request, errno, address, value } => {
-                self.handle_reply(request, errno, address, value);
+                self.handle_reply(channel, request, errno, address, value);
             }
             Message::Heartbeat { .. } => {}
             Message::Bind { .. }
@@ -74,7 +74,7 @@ impl Agent {
                 let is_first = self.card.replace(agreed).is_none();
                 if is_first {
                     self.rendezvous.wake_orphans();
-                    self.accept_programs();
+                    self.open_door(now, true);
                 }
             }
             Err(error) => {
@@ -109,9 +109,10 @@ impl Agent {
         let Some((session, queue)) = self.find(listener) else { return };
         let place = self.peers.get_mut(&session).and_then(|peer| {
             let is_listener = matches!(peer.socket_at(queue)?.role, Role::Listener(_));
-            is_listener.then(|| peer.host.allocate(State::Gone)).flatten()
+            let slot = is_listener.then(|| peer.host.allocate(State::Gone)).flatten()?;
+            Some((slot, peer.host.rx_delivered(queue)))
         });
-        let Some(slot) = place else {
+        let Some((slot, at)) = place else {
             // The listener is closing, or the session is full: the client is reset, as when a backlog overflows.
             self.places.insert(socket, (session, queue));
             self.say(channel, &Message::Close { socket, stamp: 0, unread: true });
@@ -119,7 +120,8 @@ impl Agent {
         };
         self.places.insert(socket, (session, slot));
         let Some(peer) = self.peers.get_mut(&session) else { return };
-        peer.insert(Socket::new(slot, socket, Role::Offered(queue)));
+        let role = Role::Offered { listener: queue, at };
+        peer.insert(Socket::new(slot, socket, role, self.card_window));
         peer.host.set(slot, Some(local), Some(client), State::Connected);
         if let Err(violation) = peer.offer(queue, slot, &self.rendezvous) {
             tracing::warn!(%violation, "a listener's queue is full");
@@ -131,6 +133,9 @@ impl Agent {
         let Some((session, slot)) = self.find(socket) else { return };
         self.with_peer(session, |peer| {
             if errno == 0 {
+                if let Some(place) = peer.socket_at(slot) {
+                    place.is_stream = true;
+                }
                 peer.host.set(slot, Some(local), Some(other), State::Connected);
                 peer.take_filler(slot);
             } else {
@@ -154,17 +159,12 @@ impl Agent {
         }) else {
             return;
         };
-        let mut outcome: Result<(), ReceiveViolation> = peer.deliver(slot, bytes, stamp);
+        let mut outcome = peer.deliver(slot, bytes, stamp).map_err(Violation::Receive);
         if outcome.is_ok() && peer.wants_grant(slot, delivered) {
-            outcome = match self.grant(channel, session, slot) {
-                Ok(()) => Ok(()),
-                Err(crate::entries::Violation::Receive(violation)) => Err(violation),
-                Err(_) => Ok(()),
-            };
+            outcome = self.grant(channel, session, slot);
         }
         if let Err(violation) = outcome {
-            tracing::error!(session = session.0, %violation, "a session's memory contradicts itself; the session is ended");
-            self.end_session(channel, session);
+            self.expel(session, &violation);
         }
     }
 
@@ -185,6 +185,9 @@ impl Agent {
     fn credit(&mut self, socket: SocketId, bytes: u32) {
         let Some((session, slot)) = self.find(socket) else { return };
         self.with_peer(session, |peer| {
+            if let Some(place) = peer.socket_at(slot) {
+                place.tx_left += u64::from(bytes);
+            }
             peer.host.grant(slot, bytes);
             if peer.host.unblocks(slot) {
                 peer.take_filler(slot);

@@ -2,17 +2,25 @@
 
 use mqttshim_channel::CommChannel;
 use mqttshim_schema::{
-    DATA_BYTES_MAX, DATA_OVERHEAD_BYTES, How, Message, Notice, SessionId, SocketId, Stamp,
+    DATA_BYTES_MAX, DATA_OVERHEAD_BYTES, How, MESSAGE_BYTES_MIN, Message, Notice, SessionId,
+    SocketId, Stamp,
 };
 use mqttshim_session::host::ReceiveViolation;
-use mqttshim_session::{Entry, Kind, RX_BYTES, RingViolation, SlotId, State};
+use mqttshim_session::{Entry, Kind, RX_BYTES, RingViolation, SlotId};
 
 use crate::agent::Agent;
 use crate::listener;
-use crate::peer::{Peer, Role};
+use crate::peer::{Ending, Peer};
+use crate::socket::Role;
 
 /// Entries taken from one program in one turn, so that a loud one does not silence the others.
 const ENTRIES_PER_TURN: usize = 1024;
+/// Payload bytes after which the others have their turn.
+const BYTES_PER_TURN: usize = 256 * 1024;
+
+/// Credit worth a message. The card is granted more when it has no more than this left; the program says when its ring is at
+/// most half full, and then there is at least as much again to grant: it never has to say so twice.
+const GRANT_BYTES_MIN: u64 = RX_BYTES as u64 / 4;
 
 /// Why a session was ended.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +33,8 @@ pub(crate) enum Violation {
     Notice,
     #[error("more data than the card granted")]
     Credit,
+    #[error("{0:?} for a socket that is no connection")]
+    NoStream(Kind),
     #[error("a message with no business on a control socket")]
     Control,
     #[error("a frame on the control socket that is no message: {0}")]
@@ -39,19 +49,16 @@ impl Agent {
         let mut ids = std::mem::take(&mut self.ids);
         ids.clear();
         ids.extend(self.peers.keys());
+        // Whoever fills the channel first silences those behind it: each is the first in turn.
+        self.first = self.first.wrapping_add(1);
+        let first = self.first % ids.len().max(1);
+        ids.rotate_left(first);
         for &id in &ids {
             match self.drain_program(channel, id) {
                 Ok(moved) => has_moved |= moved,
-                Err(violation) => {
-                    tracing::error!(session = id.0, %violation, "a program broke its session's contract; the session is ended");
-                    over.push(id);
-                    continue;
-                }
+                Err(violation) => self.expel(id, &violation),
             }
-            let is_over = self.peers.get(&id).is_some_and(|peer| {
-                peer.is_ending && self.line.is_empty() && matches!(peer.host.peek(), Ok(None))
-            });
-            if is_over {
+            if self.peers.get(&id).is_some_and(Peer::is_over) {
                 over.push(id);
             }
         }
@@ -68,14 +75,18 @@ impl Agent {
         channel: &mut dyn CommChannel,
         id: SessionId,
     ) -> Result<bool, Violation> {
-        let mut taken = 0;
-        while taken < ENTRIES_PER_TURN && self.line.is_empty() {
+        let (mut taken, mut bytes) = (0, 0);
+        while taken < ENTRIES_PER_TURN && bytes < BYTES_PER_TURN && self.line.is_empty() {
             let Some(peer) = self.peers.get_mut(&id) else { break };
+            if peer.is_over() {
+                break;
+            }
             let Some(entry) = peer.host.peek()? else { break };
             peer.host.copy_payload(&entry, 0, &mut self.payload[..entry.length]);
             peer.host.consume(&entry);
             self.handle_entry(channel, id, entry)?;
             taken += 1;
+            bytes += entry.length;
         }
         Ok(self.close_hung_up(channel, id) || taken > 0)
     }
@@ -93,18 +104,26 @@ impl Agent {
         let Some(peer) = self.peers.get_mut(&id) else { return Ok(()) };
         // An entry for a socket that is gone, or was closed towards the card, says nothing any more.
         let Some(socket) = peer.socket_at(slot) else { return Ok(()) };
-        let (socket, is_closed) = (socket.id, socket.is_closed);
+        if !socket.is_stream && entry.kind != Kind::Close {
+            return Err(Violation::NoStream(entry.kind));
+        }
+        let (id_there, is_closed) = (socket.id, socket.is_closed);
         let stamp = entry.stamp;
         match entry.kind {
-            Kind::Data if is_closed => {}
-            Kind::Data => self.forward_data(channel, socket, entry)?,
+            // Nothing is sent after its end.
+            Kind::Data if is_closed || socket.is_write_over => {}
+            Kind::Data => {
+                let left = socket.tx_left.checked_sub(entry.length as u64);
+                socket.tx_left = left.ok_or(Violation::Credit)?;
+                self.forward_data(channel, id_there, entry);
+            }
             Kind::Credit => self.grant(channel, id, slot)?,
             Kind::Blocked => {
                 if peer.host.unblocks(slot) {
                     peer.take_filler(slot);
                 }
                 if !is_closed {
-                    self.say(channel, &Message::Blocked { socket, stamp });
+                    self.say(channel, &Message::Blocked { socket: id_there, stamp });
                 }
             }
             Kind::ShutdownRead | Kind::ShutdownWrite | Kind::ShutdownBoth => {
@@ -122,19 +141,15 @@ impl Agent {
         debug_assert!(sent.is_ok(), "a message without payload fits every channel");
     }
 
-    fn forward_data(
-        &mut self,
-        channel: &mut dyn CommChannel,
-        socket: SocketId,
-        entry: Entry,
-    ) -> Result<(), Violation> {
-        let most = (channel.max_message_bytes() - DATA_OVERHEAD_BYTES).min(DATA_BYTES_MAX);
+    fn forward_data(&mut self, channel: &mut dyn CommChannel, socket: SocketId, entry: Entry) {
+        let agreed = self.card.map_or(MESSAGE_BYTES_MIN, |card| card.max_message_bytes as usize);
+        let most = channel.max_message_bytes().min(agreed).max(MESSAGE_BYTES_MIN);
+        let most = (most - DATA_OVERHEAD_BYTES).min(DATA_BYTES_MAX);
         let (stamp, read) = (entry.stamp, entry.read);
         for bytes in self.payload[..entry.length].chunks(most) {
-            let message = Message::Data { socket, stamp, read, bytes };
-            self.line.emit(channel, &message).map_err(|_| Violation::Credit)?;
+            let sent = self.line.emit(channel, &Message::Data { socket, stamp, read, bytes });
+            debug_assert!(sent.is_ok(), "cut to what the channel carries");
         }
-        Ok(())
     }
 
     fn forward_notice(
@@ -201,21 +216,19 @@ impl Agent {
             Some(Role::Listener(_)) => self.close_listener_if_gone(channel, id, slot),
             Some(Role::Bound | Role::Wireless) => self.close_socket(channel, id, slot),
             // A wire shows the last close by itself; what was not accepted has no descriptor.
-            Some(Role::Wired(_) | Role::Offered(_)) | None => {}
+            Some(Role::Wired(_) | Role::Offered { .. }) | None => {}
         }
     }
 
     /// A wire's last descriptor is gone.
     pub(crate) fn hang_up(&mut self, id: SessionId, index: u32) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        let written = peer.host.written();
         let Some(socket) = peer.socket(index) else { return };
         let slot = socket.slot;
-        if let Role::Wired(wire) = &socket.role {
+        if let Role::Wired(wire) = &mut socket.role {
             // Level-triggered: without this it is reported until what was written has been sent.
-            let removed = rustix::event::epoll::delete(&self.epoll, wire);
-            debug_assert!(removed.is_ok());
-            peer.hang_ups.push_back((slot, written));
+            wire.mute();
+            peer.hang_up(slot);
         }
     }
 
@@ -269,7 +282,7 @@ impl Agent {
         }
         // Failing leaves a name that refuses, which the next agent removes.
         let _ = std::fs::remove_file(directory.join(name));
-        for waiting in peer.offered_by(slot) {
+        for waiting in peer.queued_on(slot) {
             self.reset_socket(channel, id, waiting);
         }
         self.close_socket(channel, id, slot);
@@ -294,7 +307,7 @@ impl Agent {
     pub(crate) fn end_session(&mut self, channel: &mut dyn CommChannel, id: SessionId) {
         let Some(mut peer) = self.peers.remove(&id) else { return };
         peer.host.end();
-        self.pending.retain(|_, pending| pending.session != id);
+        self.pending.retain(|_, pending| !pending.is_of(id));
         let stamp: Stamp = peer.host.consumed();
         let directory = self.rendezvous.directory();
         for socket in peer.sockets() {
@@ -310,7 +323,7 @@ impl Agent {
             }
             let unread = match socket.role {
                 Role::Bound | Role::Listener(_) => false,
-                Role::Offered(_) => true,
+                Role::Offered { .. } => true,
                 Role::Wired(_) | Role::Wireless => peer.host.has_unread(socket.slot),
             };
             self.say(channel, &Message::Close { socket: socket.id, stamp, unread });
@@ -330,7 +343,7 @@ impl Peer {
             let read = self.host.rx_read(slot)?;
             let Some(socket) = self.socket_at(slot) else { return Ok(None) };
             let bytes = (read + RX_BYTES as u64).saturating_sub(socket.granted);
-            if bytes >= RX_BYTES as u64 / 4 {
+            if bytes >= GRANT_BYTES_MIN {
                 socket.granted += bytes;
                 let id = socket.id;
                 return Ok((!socket.is_closed).then_some((id, bytes as u32)));
@@ -345,15 +358,14 @@ impl Peer {
     /// Whether the card is running out of credit for this socket.
     pub(crate) fn wants_grant(&mut self, slot: SlotId, delivered: u64) -> bool {
         self.socket_at(slot)
-            .is_some_and(|socket| socket.granted.saturating_sub(delivered) <= RX_BYTES as u64 / 2)
+            .is_some_and(|socket| socket.granted.saturating_sub(delivered) <= GRANT_BYTES_MIN)
     }
-}
 
-/// The state a role shows to the program.
-pub(crate) fn state_of(role: &Role) -> State {
-    match role {
-        Role::Bound => State::Bound,
-        Role::Listener(_) => State::Listening,
-        Role::Offered(_) | Role::Wired(_) | Role::Wireless => State::Connected,
+    /// Whether the session can be ended: what its program had written before it died has been forwarded.
+    fn is_over(&self) -> bool {
+        self.ending.is_some_and(|ending| match ending {
+            Ending::Left(written) => written <= self.host.consumed(),
+            Ending::Expelled => true,
+        })
     }
 }

@@ -8,12 +8,8 @@ use mqttshim_session::RX_BYTES;
 
 use crate::line::Line;
 
-/// How long a program that knocks waits for a card that has not answered yet.
-const CARD_WAIT: Duration = Duration::from_secs(1);
-
 /// The agent's side of the lease.
 pub(crate) struct Lease {
-    started: Instant,
     is_greeted: bool,
     heard: Option<Instant>,
     said: Option<Instant>,
@@ -23,7 +19,7 @@ pub(crate) struct Lease {
 
 impl Lease {
     pub(crate) fn new(now: Instant) -> Lease {
-        Lease { started: now, is_greeted: false, heard: None, said: None, turned: now, sequence: 0 }
+        Lease { is_greeted: false, heard: None, said: None, turned: now, sequence: 0 }
     }
 
     /// The agent's Hello on `channel`.
@@ -74,8 +70,12 @@ impl Lease {
         let is_due = self
             .said
             .is_none_or(|said| now.duration_since(said) >= Duration::from_secs(HEARTBEAT_SECONDS));
-        if is_due && line.is_empty() {
-            self.said = Some(now);
+        if !is_due {
+            return;
+        }
+        self.said = Some(now);
+        // A card that takes nothing now is told of life by what waits already.
+        if line.is_empty() {
             self.sequence += 1;
             let heartbeat = Message::Heartbeat { sequence: self.sequence };
             // A Heartbeat fits every channel's smallest limit.
@@ -87,11 +87,6 @@ impl Lease {
     pub(crate) fn is_over(&self, now: Instant) -> bool {
         self.heard
             .is_some_and(|heard| now.duration_since(heard) > Duration::from_secs(LEASE_SECONDS))
-    }
-
-    /// Whether a program should still wait for a card that has not answered.
-    pub(crate) fn is_fresh(&self, now: Instant) -> bool {
-        now.duration_since(self.started) < CARD_WAIT
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Instant> {

@@ -16,14 +16,17 @@
 
 mod agent;
 mod card;
-mod control;
 mod entries;
 mod lease;
 mod line;
 mod listener;
 mod peer;
+mod programs;
 mod rendezvous;
+mod requests;
+mod socket;
 mod token;
+mod watch;
 
 pub use agent::{Agent, AgentConfig};
 pub use rendezvous::OpenError;

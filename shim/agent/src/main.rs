@@ -11,6 +11,7 @@ use clap::{Args, Parser, Subcommand};
 use mqttshim_agent::{Agent, AgentConfig};
 use mqttshim_channel::emulated::Emulated;
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{Resource, Rlimit};
 
 /// Sockets of one session, unless told otherwise.
 const SOCKETS_MAX: u32 = 16 * 1024;
@@ -100,6 +101,7 @@ fn serve(run: Run) -> anyhow::Result<()> {
         let writer = stop_writer.try_clone().context("a pipe for signals")?;
         signal_hook::low_level::pipe::register(signal, writer).context("a signal handler")?;
     }
+    raise_descriptor_limit();
     let mut agent = Agent::open(AgentConfig {
         session_path: run.session,
         session_group: run.session_group,
@@ -129,6 +131,15 @@ fn serve(run: Run) -> anyhow::Result<()> {
         if wait(&[PollFd::new(&stop, PollFlags::IN)], Some(RETRY))? {
             return Ok(());
         }
+    }
+}
+
+/// Every connection of every program costs one descriptor here.
+fn raise_descriptor_limit() {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(errno) = rustix::process::setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%errno, "cannot raise the limit of open files");
     }
 }
 

@@ -2,98 +2,81 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
-use mqttshim_schema::{SessionId, SocketId, Stamp};
+use mqttshim_schema::{SessionId, Stamp};
+use mqttshim_session::SlotId;
 use mqttshim_session::host::{Host, ReceiveViolation, Wake};
-use mqttshim_session::{RX_BYTES, SlotId};
+use rustix::event::epoll::EventFlags;
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
 use crate::rendezvous::Rendezvous;
+use crate::socket::{Role, Socket};
+use crate::token::Token;
+use crate::watch::Watched;
+
+/// Most bytes put on a wire at once: what became of a connection before its wire arrived.
+const TOKENS_AT_ONCE: usize = 64;
 
 /// A program and everything it holds.
 pub(crate) struct Peer {
     pub(crate) id: SessionId,
     pub(crate) uid: u32,
     pub(crate) host: Host,
-    pub(crate) control: OwnedFd,
+    pub(crate) control: Watched,
+    /// Only held: its events lead to [`Host::clear_doorbell`].
+    _doorbell: Watched,
     /// By slot index.
     sockets: Vec<Option<Socket>>,
-    /// Wires whose last descriptor is gone, and how far the program had written then.
+    /// Sockets whose last descriptor is gone, and how far the program had written then.
     pub(crate) hang_ups: VecDeque<(SlotId, Stamp)>,
-    /// The card was told of it.
+    /// It said Hello, and the card was told of it.
     pub(crate) is_open: bool,
-    /// Every process of it is gone: what is left in the send ring is still delivered.
-    pub(crate) is_ending: bool,
+    pub(crate) ending: Option<Ending>,
 }
 
-/// One socket of a program.
-pub(crate) struct Socket {
-    pub(crate) slot: SlotId,
-    pub(crate) id: SocketId,
-    pub(crate) role: Role,
-    /// Bytes the card may have sent, from the connection's start.
-    pub(crate) granted: u64,
-    /// Bytes it has sent.
-    pub(crate) delivered: u64,
-    /// A byte is owed to a wire that has not arrived yet.
-    is_token_owed: bool,
-    /// The client sent everything it will.
-    is_read_over: bool,
-    /// The program sent everything it will.
-    is_write_over: bool,
-    /// The card was told Close: nothing more is said about this number.
-    pub(crate) is_closed: bool,
-}
-
-/// What the socket is, with what belongs to it.
-pub(crate) enum Role {
-    /// Bound, not yet more.
-    Bound,
-    /// A listener, by its placeholder's name.
-    Listener(String),
-    /// A connection of this listener, not yet accepted.
-    Offered(SlotId),
-    /// A connection whose wire the agent holds.
-    Wired(OwnedFd),
-    /// A connection whose wire was closed: the program says when its last descriptor is gone.
-    Wireless,
-}
-
-impl Socket {
-    pub(crate) fn new(slot: SlotId, id: SocketId, role: Role) -> Socket {
-        Socket {
-            slot,
-            id,
-            role,
-            granted: RX_BYTES as u64,
-            delivered: 0,
-            is_token_owed: false,
-            is_read_over: false,
-            is_write_over: false,
-            is_closed: false,
-        }
-    }
-
-    fn wire(&self) -> Option<&OwnedFd> {
-        match &self.role {
-            Role::Wired(wire) => Some(wire),
-            _ => None,
-        }
-    }
+/// Why a session is about to end.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Ending {
+    /// Every process of it is gone: what it had written up to here is still delivered.
+    Left(Stamp),
+    /// It broke the contract, or was refused.
+    Expelled,
 }
 
 impl Peer {
-    pub(crate) fn new(id: SessionId, uid: u32, host: Host, control: OwnedFd) -> Peer {
-        Peer {
+    /// Watches a program's control socket and doorbell in `set`.
+    pub(crate) fn new(
+        id: SessionId,
+        uid: u32,
+        host: Host,
+        control: OwnedFd,
+        set: &Arc<OwnedFd>,
+    ) -> Result<Peer, Errno> {
+        let bell = rustix::io::fcntl_dupfd_cloexec(host.doorbell(), 0)?;
+        let doorbell = Watched::new(set, bell, Token::Doorbell(id), EventFlags::IN)?;
+        let control = Watched::new(set, control, Token::Control(id), EventFlags::IN)?;
+        Ok(Peer {
             id,
             uid,
             host,
             control,
+            _doorbell: doorbell,
             sockets: Vec::new(),
             hang_ups: VecDeque::new(),
             is_open: false,
-            is_ending: false,
+            ending: None,
+        })
+    }
+
+    /// Nothing more is taken from the control socket, which would be reported for ever. The first reason stays, but that a
+    /// violation outweighs a death.
+    pub(crate) fn end(&mut self, ending: Ending) {
+        self.control.mute();
+        if self.ending.is_none() || ending == Ending::Expelled {
+            self.ending = Some(ending);
         }
     }
 
@@ -135,19 +118,24 @@ impl Peer {
             .map(move |socket| (of, socket.slot))
     }
 
-    /// Connections that wait in this listener's queue.
-    pub(crate) fn offered_by(&self, listener: SlotId) -> Vec<SlotId> {
+    /// Connections that wait in this listener's queue. What was taken off it is a program's already, its wire under way.
+    pub(crate) fn queued_on(&self, queue: SlotId) -> Vec<SlotId> {
+        // A position that makes no sense: nothing was taken.
+        let taken = self.host.rx_read(queue).unwrap_or(0);
         self.sockets()
-            .filter(|socket| matches!(socket.role, Role::Offered(by) if by == listener))
+            .filter(|socket| {
+                matches!(socket.role, Role::Offered { listener, at } if listener == queue && at >= taken)
+            })
             .map(|socket| socket.slot)
             .collect()
     }
 
     /// Makes a blocked or connecting placeholder writable again.
     pub(crate) fn take_filler(&mut self, slot: SlotId) {
-        if let Some(wire) = self.socket_at(slot).and_then(|socket| socket.wire()) {
-            // An empty or dead wire has nothing to take.
-            let _ = rustix::net::recv(wire, &mut [0_u8; 1][..], RecvFlags::DONTWAIT);
+        match self.socket_at(slot) {
+            Some(Socket { role: Role::Wired(wire), .. }) => take_bytes(wire, 1),
+            Some(socket @ Socket { role: Role::Offered { .. }, .. }) => socket.fillers_owed += 1,
+            _ => {}
         }
     }
 
@@ -167,21 +155,17 @@ impl Peer {
         stamp: Stamp,
     ) -> Result<(), ReceiveViolation> {
         let wake = self.host.deliver(slot, bytes, stamp)?;
-        let Some(socket) = self.sockets.get_mut(slot.index as usize).and_then(Option::as_mut)
-        else {
-            return Ok(());
-        };
-        match (&socket.role, wake) {
-            (_, Wake::No) => {}
-            (Role::Wired(wire), wake) => {
-                let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-                let sent = rustix::net::send(wire, &[1], flags).is_ok();
-                if sent && wake == Wake::Edge {
-                    self.host.count_edge(slot);
-                }
+        let Some(socket) = self.socket_at(slot) else { return Ok(()) };
+        let is_sent = match (&socket.role, wake) {
+            (Role::Wired(wire), Wake::Token | Wake::Edge) => put_bytes(wire, 1),
+            (Role::Offered { .. }, Wake::Token) => {
+                socket.tokens_owed += 1;
+                false
             }
-            (_, Wake::Token) => socket.is_token_owed = true,
-            (_, Wake::Edge) => {}
+            _ => false,
+        };
+        if is_sent && wake == Wake::Edge {
+            self.host.count_edge(slot);
         }
         Ok(())
     }
@@ -204,28 +188,26 @@ impl Peer {
         Ok(())
     }
 
-    /// The wire of an accepted connection arrived: whatever happened since is made up for.
-    pub(crate) fn attach(&mut self, slot: SlotId, wire: OwnedFd) -> Option<&OwnedFd> {
-        let socket = self.sockets.get_mut(slot.index as usize)?.as_mut()?;
-        if socket.slot != slot || !matches!(socket.role, Role::Offered(_)) {
-            return None;
+    /// The wire of an accepted connection arrived: whatever happened since is made up for. One that nobody waits for is closed.
+    pub(crate) fn attach(&mut self, slot: SlotId, wire: Watched) {
+        let Some(socket) = self.socket_at(slot) else { return };
+        if !matches!(socket.role, Role::Offered { .. }) {
+            return;
         }
         if socket.is_closed {
             // Reset before it was accepted: the filler left on the wire makes the placeholder say so.
-            socket.role = Role::Wireless;
-            return None;
+            socket.role = Role::Wired(wire);
+            self.drop_wire(slot);
+            return;
         }
-        if socket.is_token_owed {
-            socket.is_token_owed = false;
-            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            // A program that is gone needs no waking.
-            let _ = rustix::net::send(&wire, &[1], flags);
-        }
+        take_bytes(&wire, std::mem::take(&mut socket.fillers_owed));
+        put_bytes(&wire, std::mem::take(&mut socket.tokens_owed));
         if socket.is_read_over {
+            // The other end may be gone already.
             let _ = rustix::net::shutdown(&wire, Shutdown::Write);
         }
         socket.role = Role::Wired(wire);
-        socket.wire()
+        self.hang_up_if_over(slot);
     }
 
     /// The client's side of the stream is over.
@@ -238,7 +220,7 @@ impl Peer {
     pub(crate) fn stop_reading(&mut self, slot: SlotId) {
         let Some(socket) = self.socket_at(slot) else { return };
         socket.is_read_over = true;
-        if let Some(wire) = socket.wire() {
+        if let Role::Wired(wire) = &socket.role {
             // The other end may be gone already.
             let _ = rustix::net::shutdown(wire, Shutdown::Write);
         }
@@ -258,11 +240,8 @@ impl Peer {
         if !(socket.is_read_over && socket.is_write_over) {
             return;
         }
-        let Some(wire) = socket.wire() else { return };
-        let mut fillers = [0_u8; 16];
-        while matches!(rustix::net::recv(wire, &mut fillers[..], RecvFlags::DONTWAIT), Ok((1.., _)))
-        {
-        }
+        let Role::Wired(wire) = &socket.role else { return };
+        take_bytes(wire, TOKENS_AT_ONCE);
         self.drop_wire(slot);
     }
 
@@ -282,10 +261,43 @@ impl Peer {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let polled = rustix::event::poll(&mut fds, Some(&now));
         let is_gone = polled == Ok(1) && fds[0].revents().contains(PollFlags::HUP);
+        // A child forked between socketpair(2) and the hand-over holds a copy, so closing alone would say nothing.
+        let _ = rustix::net::shutdown(wire, Shutdown::Both);
         socket.role = Role::Wireless;
         if is_gone {
-            let written = self.host.written();
-            self.hang_ups.push_back((slot, written));
+            self.hang_up(slot);
+        }
+    }
+
+    /// No descriptor of this socket is left: it is closed once everything written so far has been forwarded.
+    pub(crate) fn hang_up(&mut self, slot: SlotId) {
+        self.hang_ups.push_back((slot, self.host.written()));
+    }
+}
+
+/// Puts bytes on a wire. A full or dead one needs no more of them.
+fn put_bytes(wire: &Watched, count: usize) -> bool {
+    let bytes = [1; TOKENS_AT_ONCE];
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    let mut left = count;
+    while left > 0 {
+        match rustix::net::send(wire, &bytes[..left.min(TOKENS_AT_ONCE)], flags) {
+            Ok(sent) => left -= sent,
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+/// Takes fillers off a wire. An empty or dead one has none.
+fn take_bytes(wire: &Watched, count: usize) {
+    let mut bytes = [0_u8; TOKENS_AT_ONCE];
+    let mut left = count;
+    while left > 0 {
+        let target = &mut bytes[..left.min(TOKENS_AT_ONCE)];
+        match rustix::net::recv(wire, target, RecvFlags::DONTWAIT) {
+            Ok((taken @ 1.., _)) => left -= taken,
+            _ => return,
         }
     }
 }

@@ -117,6 +117,14 @@ pub(crate) fn data_room(memory: &Memory) -> usize {
     usable.saturating_sub(used).saturating_sub(ENTRY_BYTES as u64 + 8) as usize
 }
 
+/// Whether an entry with `length` payload bytes fits, reserve included. Call under the lock.
+pub(crate) fn fits(memory: &Memory, length: usize) -> bool {
+    let header = memory.header();
+    let head = header.tx_head.0.load(Ordering::Relaxed);
+    let used = head.wrapping_sub(header.tx_tail.0.load(Ordering::Acquire));
+    used.saturating_add(padded(length)) <= TX_BYTES as u64
+}
+
 /// What a writer says beside its payload.
 #[derive(Clone, Copy)]
 pub(crate) struct Says {
@@ -134,12 +142,11 @@ pub(crate) fn push(
     skip: usize,
     length: usize,
 ) -> bool {
-    let header = memory.header();
-    let head = header.tx_head.0.load(Ordering::Relaxed);
-    let used = head.wrapping_sub(header.tx_tail.0.load(Ordering::Acquire));
-    if used.saturating_add(padded(length)) > TX_BYTES as u64 {
+    if !fits(memory, length) {
         return false;
     }
+    let header = memory.header();
+    let head = header.tx_head.0.load(Ordering::Relaxed);
     let ring = memory.tx();
     let read = header.read.load(Ordering::SeqCst);
     let mut words = [0_u8; ENTRY_BYTES];

@@ -29,6 +29,8 @@ pub struct Received {
     pub fds: FrameFds,
     /// Who sent it, as the kernel saw it at that moment; only on a socket with `SO_PASSCRED`.
     pub sender: Option<UCred>,
+    /// Descriptors were sent that did not arrive: there were too many, or this process has no number left for them.
+    pub is_cut: bool,
 }
 
 /// Sends `bytes` with `fds`. Waits for room as long as the socket's own time-out allows, unless `flags` say not to.
@@ -56,7 +58,7 @@ pub fn send(
 /// Receives one frame into `buffer`. Its descriptors are close-on-exec.
 ///
 /// # Errors
-/// As `recvmsg(2)`; EMSGSIZE when the frame or its descriptors did not fit.
+/// As `recvmsg(2)`; EMSGSIZE when the frame did not fit.
 pub fn receive(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> Result<Received, Errno> {
     const SPACE: usize = rustix::cmsg_space!(ScmRights(FRAME_FDS_MAX), ScmCredentials(1));
     let mut space = [MaybeUninit::uninit(); SPACE];
@@ -78,8 +80,9 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> Result
             _ => {}
         }
     }
-    if message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+    if message.flags.contains(ReturnFlags::TRUNC) {
         return Err(Errno::MSGSIZE);
     }
-    Ok(Received { length: message.bytes, fds, sender })
+    let is_cut = message.flags.contains(ReturnFlags::CTRUNC);
+    Ok(Received { length: message.bytes, fds, sender, is_cut })
 }

@@ -3,6 +3,7 @@
 //! Wires, the control socket and the channel belong to the agent itself; here is only what touches the memory. Every value
 //! the program can write is copied before it is checked and used, and what contradicts itself ends the session by name.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -10,11 +11,15 @@ use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 
 use crate::entry::{Entries, Entry, RingViolation};
-use crate::layout::{RX_BYTES, Slot, State};
+use crate::layout::{RX_BYTES, Slot, State, TX_BYTES};
 use crate::memory::{Memory, MemoryError};
 use crate::program::SlotId;
 use crate::sync::{Ordering, fence};
 use crate::token;
+
+/// Slots given back that rest before the first of them is used again: a thread that was still on its way out of a call when
+/// its socket was closed must not write into the next one.
+const REST_SLOTS: usize = 64;
 
 /// The program moved its receive position beyond what was delivered, or delivery went beyond the credit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
@@ -37,7 +42,8 @@ pub struct Host {
     /// Own copies of the receive heads: what lies in shared memory is for the program only.
     rx_heads: Vec<u64>,
     generations: Vec<u32>,
-    free: Vec<u32>,
+    /// Slots given back, the oldest first.
+    free: VecDeque<u32>,
     next_fresh: u32,
     tx_window: u64,
 }
@@ -59,7 +65,7 @@ impl Host {
             entries: Entries::new(),
             rx_heads: Vec::new(),
             generations: Vec::new(),
-            free: Vec::new(),
+            free: VecDeque::new(),
             next_fresh: 0,
             tx_window,
         })
@@ -77,15 +83,15 @@ impl Host {
 
     /// Takes a free slot. `None` when the session is full.
     pub fn allocate(&mut self, state: State) -> Option<SlotId> {
-        let index = match self.free.pop() {
-            Some(index) => index,
-            None if self.next_fresh < self.memory.slots() => {
+        let has_fresh = self.next_fresh < self.memory.slots();
+        let index = match self.free.len() {
+            rested if rested > REST_SLOTS || !has_fresh => self.free.pop_front()?,
+            _ => {
                 self.next_fresh += 1;
                 self.rx_heads.push(0);
                 self.generations.push(0);
                 self.next_fresh - 1
             }
-            None => return None,
         };
         let generation = &mut self.generations[index as usize];
         *generation = generation.wrapping_add(1);
@@ -112,7 +118,7 @@ impl Host {
             // Failing only keeps the pages.
             let _ = self.memory.release_rx(self.file.as_fd(), slot.index);
         }
-        self.free.push(slot.index);
+        self.free.push_back(slot.index);
     }
 
     /// The current socket in a slot, whatever the program says its generation is.
@@ -210,7 +216,7 @@ impl Host {
         let tail = words.program.rx_tail.load(Ordering::SeqCst);
         let unread = head.wrapping_sub(tail);
         match usize::try_from(unread) {
-            Ok(unread) if unread <= RX_BYTES => Ok(RX_BYTES - unread),
+            Ok(unread) if unread <= RX_BYTES && tail <= head => Ok(RX_BYTES - unread),
             _ => Err(ReceiveViolation { slot: slot.index, head, tail }),
         }
     }
@@ -226,7 +232,13 @@ impl Host {
     /// When the program's position makes no sense.
     pub fn rx_read(&self, slot: SlotId) -> Result<u64, ReceiveViolation> {
         let unread = RX_BYTES - self.rx_room(slot)?;
-        Ok(self.rx_heads.get(slot.index as usize).map_or(0, |head| head - unread as u64))
+        Ok(self.rx_delivered(slot).saturating_sub(unread as u64))
+    }
+
+    /// Bytes put into the socket's receive ring, from the connection's start.
+    pub fn rx_delivered(&self, slot: SlotId) -> u64 {
+        let head = self.rx_heads.get(slot.index as usize).copied();
+        head.filter(|_| self.is_current(slot)).unwrap_or(0)
     }
 
     /// Asks to hear, by a Credit entry, when the ring is at most half full. Look at [`rx_room`](Self::rx_room) again afterwards.
@@ -298,9 +310,11 @@ impl Host {
         self.entries.consume(&self.memory, entry);
     }
 
-    /// How far the program has written, as a stamp. An entry with a later stamp did not exist yet.
+    /// How far the program has written, as a stamp. An entry with a later stamp did not exist yet. At most a ring ahead of
+    /// [`consumed`](Self::consumed), whatever the memory says.
     pub fn written(&self) -> u64 {
-        self.memory.header().tx_head.0.load(Ordering::SeqCst)
+        let head = self.memory.header().tx_head.0.load(Ordering::SeqCst);
+        head.clamp(self.entries.position(), self.entries.position() + TX_BYTES as u64)
     }
 
     /// How far the agent has read, as a stamp.

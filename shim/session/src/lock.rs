@@ -10,7 +10,9 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use rustix::process::{Pid, test_kill_process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
 use rustix::thread::{gettid, sched_yield};
 
 use crate::sync::{AtomicU32, Ordering};
@@ -78,12 +80,19 @@ pub(crate) fn lock(word: &AtomicU32) -> Option<Guard<'_>> {
     }
 }
 
-/// Whether no thread with this id exists. A word that is no id at all, as only a hostile process writes it, counts as gone.
+/// Whether no thread with this id runs any more. A word that is no id at all, as only a hostile process writes it, counts as
+/// gone; so does a process that died and was not waited for yet, because whoever has to may be waiting here.
 fn is_gone(thread: u32) -> bool {
-    match i32::try_from(thread).ok().and_then(Pid::from_raw) {
-        Some(id) => test_kill_process(id) == Err(rustix::io::Errno::SRCH),
-        None => true,
-    }
+    let Some(id) = i32::try_from(thread).ok().and_then(Pid::from_raw) else { return true };
+    test_kill_process(id) == Err(Errno::SRCH) || is_unreaped(id)
+}
+
+/// pidfd_open(2): readable once the process has terminated. The threads beside a process's first leave nothing behind.
+fn is_unreaped(id: Pid) -> bool {
+    // No descriptor to be had, or an old kernel: it counts as alive, and is asked again.
+    let Ok(process) = pidfd_open(id, PidfdFlags::empty()) else { return false };
+    let mut fds = [PollFd::new(&process, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) == Ok(1)
 }
 
 #[cfg(test)]
@@ -106,6 +115,15 @@ mod tests {
         let word = AtomicU32::new(gone);
         assert!(lock(&word).is_some());
         assert_eq!(word.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_lock_whose_holder_was_killed_is_taken_over_before_anybody_waited_for_it() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let word = AtomicU32::new(child.id());
+        child.kill().unwrap();
+        assert!(lock(&word).is_some());
+        child.wait().unwrap();
     }
 
     #[test]

@@ -206,8 +206,11 @@ impl Session {
         // The agent's copy is now the only one: its death ends the wait.
         drop(theirs);
         let mut buffer = vec![0; FRAME_BYTES_MAX];
-        let Received { length, fds, .. } =
+        let Received { length, fds, is_cut, .. } =
             frame::receive(&own, &mut buffer, RecvFlags::empty()).map_err(|_| Errno::CONNRESET)?;
+        if is_cut {
+            return Err(Errno::MFILE);
+        }
         match mqttshim_schema::decode(&buffer[..length]) {
             Ok(Message::Reply { errno: 0, address, value, .. }) => {
                 Ok(Answer { address, value: value.to_vec(), fds })

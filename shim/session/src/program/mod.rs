@@ -137,7 +137,14 @@ impl Session {
     /// Pushes an entry without payload. What cannot be pushed is dropped: the ring keeps a reserve for these, and only an agent
     /// that does not run at all can let it fill.
     fn say(&self, kind: Kind, slot: SlotId) {
-        if let Some(guard) = lock::lock(&self.memory.header().tx_lock.0) {
+        self.say_with(kind, slot, || ());
+    }
+
+    /// The same; `change` happens under the send lock, so that no write sees the old state and yet lands behind the entry.
+    fn say_with(&self, kind: Kind, slot: SlotId, change: impl FnOnce()) {
+        let guard = lock::lock(&self.memory.header().tx_lock.0);
+        change();
+        if let Some(guard) = guard {
             let says = Says { kind, slot: slot.index, generation: slot.generation };
             entry::push(&self.memory, says, &[], 0, 0);
             drop(guard);

@@ -141,14 +141,19 @@ impl Session {
             words.agent.rx_eof.store(1, Ordering::SeqCst);
             return Write::Failed(errno);
         }
-        if words.program.tx_shut.load(Ordering::Relaxed) == 1 {
+        let header = self.memory.header();
+        let Some(guard) = lock::lock(&header.tx_lock.0) else { return Write::Full };
+        // Under the lock, because no data may follow a shutdown.
+        if words.program.tx_shut.load(Ordering::SeqCst) == 1 {
             return Write::Failed(Errno::PIPE);
         }
-        let header = self.memory.header();
         if header.ended.load(Ordering::Relaxed) == 1 {
             return Write::Failed(Errno::CONNRESET);
         }
-        let Some(guard) = lock::lock(&header.tx_lock.0) else { return Write::Full };
+        if words.state() == State::Connecting {
+            // The placeholder is not writable yet.
+            return Write::Full;
+        }
         let wanted: usize = from.iter().map(|part| part.len()).sum();
         let taken = self.push_data(words, slot, from, wanted);
         let blocked = if taken < wanted { self.block(words, slot, placeholder) } else { Ok(()) };
@@ -171,10 +176,15 @@ impl Session {
             let credit = usize::try_from(limit.saturating_sub(sent)).unwrap_or(usize::MAX);
             let room = entry::data_room(&self.memory).min(PAYLOAD_BYTES_MAX);
             let length = (wanted - taken).min(credit).min(room);
-            if length == 0 || !entry::push(&self.memory, says, from, taken, length) {
+            if length == 0 {
                 break;
             }
-            words.program.tx_sent.store(sent + length as u64, Ordering::SeqCst);
+            // Counted first: a writer that dies in between has lost credit, not overdrawn it.
+            words.program.tx_sent.store(sent.wrapping_add(length as u64), Ordering::SeqCst);
+            if !entry::push(&self.memory, says, from, taken, length) {
+                words.program.tx_sent.store(sent, Ordering::SeqCst);
+                break;
+            }
             taken += length;
         }
         taken
@@ -182,6 +192,10 @@ impl Session {
 
     /// Makes the placeholder unwritable and announces it. Under the send lock.
     fn block(&self, words: &Slot, slot: SlotId, placeholder: BorrowedFd<'_>) -> Result<(), Errno> {
+        if !entry::fits(&self.memory, 0) {
+            // Unannounced, nothing would ever take the filler away. The placeholder stays writable: try again.
+            return Ok(());
+        }
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let first = token::block(&words.program.tx_blocked, || {
             match rustix::net::send(placeholder, &[0], flags) {
@@ -233,13 +247,14 @@ impl Session {
             How::Write => Kind::ShutdownWrite,
             How::Both => Kind::ShutdownBoth,
         };
-        if how != How::Write {
-            words.program.rx_shut.store(1, Ordering::SeqCst);
-        }
-        if how != How::Read {
-            words.program.tx_shut.store(1, Ordering::SeqCst);
-        }
-        self.say(kind, slot);
+        self.say_with(kind, slot, || {
+            if how != How::Write {
+                words.program.rx_shut.store(1, Ordering::SeqCst);
+            }
+            if how != How::Read {
+                words.program.tx_shut.store(1, Ordering::SeqCst);
+            }
+        });
         Ok(())
     }
 
@@ -293,7 +308,8 @@ fn look_at_placeholder(words: &Slot, placeholder: BorrowedFd<'_>) -> Option<Read
             && words.error.load(Ordering::SeqCst) == 0
     };
     match seen {
-        Err(Errno::AGAIN | Errno::INTR) => Some(Read::Empty),
+        // Whoever died half-way through a read may have left a debt that took the byte of this data.
+        Err(Errno::AGAIN | Errno::INTR) => is_unchanged().then_some(Read::Empty),
         // The wire is closed and nothing in the memory says why: the agent is dead.
         Ok(0) | Err(_) if is_unchanged() => {
             words.agent.rx_eof.store(1, Ordering::SeqCst);

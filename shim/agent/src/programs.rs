@@ -1,0 +1,241 @@
+//! Programs that come: rendezvous, Hello, and the frames on their control sockets.
+//!
+//! ```text
+//! knock ──► session, memory ──► Hello ◄─► Hello + memory + doorbell ──► wires at once, requests in their turn
+//! ```
+//!
+//! Nothing is answered here but Hello: a request waits in `requests` until what the program wrote before it has been
+//! forwarded, so that closing a listener and binding its port again reach the card in that order.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use mqttshim_schema::{Hello, Message, Notice, SessionId};
+use mqttshim_session::frame::{self, FRAME_BYTES_MAX, Received};
+use mqttshim_session::host::Host;
+use mqttshim_session::{LAYOUT_MAX, LAYOUT_MIN};
+use rustix::event::epoll::{self, EventFlags};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, sockopt};
+
+use crate::agent::Agent;
+use crate::entries::Violation;
+use crate::lease::Lease;
+use crate::peer::{Ending, Peer};
+use crate::requests::{Frame, REQUESTS_PER_SESSION_MAX, answer_errno, answer_reason};
+use crate::token::Token;
+use crate::watch::Watched;
+
+/// How long a program that knocks waits for a card that has not answered yet.
+pub(crate) const CARD_WAIT: Duration = Duration::from_secs(1);
+/// Pause after the agent ran out of descriptors.
+const DESCRIPTORS_WAIT: Duration = Duration::from_millis(100);
+/// Frames taken from one program in one go.
+const FRAMES_PER_EVENT: usize = 64;
+
+impl Agent {
+    /// Lets no program in before `until`: those that knock wait, and wake nobody.
+    pub(crate) fn close_door(&mut self, until: Instant) {
+        self.door_closed_until = Some(until);
+        self.watch_door(EventFlags::empty());
+    }
+
+    /// Lets programs in again if it is time, or if the card is there.
+    pub(crate) fn open_door(&mut self, now: Instant, is_met: bool) {
+        if self.door_closed_until.is_some_and(|until| until <= now || is_met) {
+            self.door_closed_until = None;
+            self.watch_door(EventFlags::IN);
+        }
+    }
+
+    fn watch_door(&self, flags: EventFlags) {
+        let socket = self.rendezvous.socket();
+        let watched = epoll::modify(&self.epoll, socket, Token::Rendezvous.data(), flags);
+        debug_assert!(watched.is_ok());
+    }
+
+    /// Programs that knock.
+    pub(crate) fn accept_programs(&mut self) {
+        while self.door_closed_until.is_none() {
+            match self.rendezvous.accept() {
+                Ok(Some(control)) => {
+                    if let Err(reason) = self.open_session(control) {
+                        tracing::warn!(%reason, "refused a session");
+                    }
+                }
+                Ok(None) => return,
+                Err(errno) => {
+                    tracing::error!(%errno, "cannot let a program in; raise the limit of open files");
+                    self.close_door(Instant::now() + DESCRIPTORS_WAIT);
+                }
+            }
+        }
+    }
+
+    fn open_session(&mut self, control: OwnedFd) -> Result<(), String> {
+        let who = sockopt::socket_peercred(&control).map_err(|errno| errno.to_string())?;
+        let uid = who.uid.as_raw();
+        let refuse = |control: &dyn AsFd, reason: String| {
+            answer_reason(control.as_fd(), Errno::PERM, &reason);
+            Err(reason)
+        };
+        if self.card.is_none() {
+            return refuse(&control, "the card is not connected".into());
+        }
+        let open = self.peers.values().filter(|peer| peer.uid == uid).count();
+        if open >= self.config.sessions_per_uid_max as usize {
+            let reason = format!("uid {uid} has {open} sessions, the most one user may have");
+            return refuse(&control, reason);
+        }
+        let host = match Host::create(self.config.sockets_max, u64::from(self.card_window)) {
+            Ok(host) => host,
+            Err(error) => return refuse(&control, error.to_string()),
+        };
+        // Frames carry who sent them from the first on.
+        sockopt::set_socket_passcred(&control, true).map_err(|errno| errno.to_string())?;
+        let id = SessionId(self.next_session);
+        self.next_session = self.next_session.wrapping_add(1);
+        let peer = Peer::new(id, uid, host, control, &self.epoll)
+            .map_err(|errno| format!("the agent is out of descriptors: {errno}"))?;
+        let pid = who.pid.as_raw_nonzero().get();
+        tracing::info!(session = id.0, uid, pid, "session opened");
+        self.peers.insert(id, peer);
+        Ok(())
+    }
+
+    /// Frames of a program.
+    pub(crate) fn read_control(&mut self, id: SessionId) {
+        let mut buffer = std::mem::take(&mut self.frame);
+        buffer.resize(FRAME_BYTES_MAX, 0);
+        for _ in 0..FRAMES_PER_EVENT {
+            let Some(peer) = self.peers.get_mut(&id) else { break };
+            if peer.ending.is_some() {
+                break;
+            }
+            match frame::receive(&peer.control, &mut buffer, RecvFlags::DONTWAIT) {
+                Ok(Received { length: 0, .. }) | Err(Errno::CONNRESET) => {
+                    let written = peer.host.written();
+                    peer.end(Ending::Left(written));
+                }
+                Ok(received) => {
+                    if let Err(violation) = self.handle_frame(id, &buffer, received) {
+                        self.expel(id, &violation);
+                    }
+                }
+                Err(Errno::MSGSIZE) => self.expel(id, &Violation::Control),
+                // Nothing more, or no memory: asked again.
+                Err(_) => break,
+            }
+        }
+        self.frame = buffer;
+    }
+
+    /// Ends a session for a violation: its sockets report ECONNRESET at once, the card learns of it in the next turn.
+    pub(crate) fn expel(&mut self, id: SessionId, violation: &Violation) {
+        tracing::error!(session = id.0, %violation, "a program broke its session's contract; the session is ended");
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.host.end();
+            peer.end(Ending::Expelled);
+        }
+    }
+
+    fn handle_frame(
+        &mut self,
+        id: SessionId,
+        buffer: &[u8],
+        received: Received,
+    ) -> Result<(), Violation> {
+        let Received { length, fds: [first, second], sender, is_cut } = received;
+        let bytes = &buffer[..length];
+        let Some(peer) = self.peers.get_mut(&id) else { return Ok(()) };
+        match mqttshim_schema::decode(bytes).map_err(Violation::Frame)? {
+            Message::Hello(hello) if !peer.is_open => {
+                self.greet_program(id, &hello);
+                Ok(())
+            }
+            Message::Accepted { socket, .. } if peer.is_open => match first {
+                Some(wire) => {
+                    self.attach(id, socket.0, wire);
+                    Ok(())
+                }
+                None if is_cut => {
+                    tracing::error!("no descriptor left for a wire; raise the limit of open files");
+                    self.lose_wire(id, socket.0);
+                    Ok(())
+                }
+                None => Err(Violation::Control),
+            },
+            Message::Bind { .. }
+            | Message::Listen { .. }
+            | Message::Connect { .. }
+            | Message::Option { .. }
+                if peer.is_open =>
+            {
+                let after = peer.host.written();
+                match first {
+                    Some(reply) if self.requests_of(id) >= REQUESTS_PER_SESSION_MAX => {
+                        answer_errno(&reply, Errno::NOBUFS);
+                    }
+                    Some(reply) => {
+                        let (session, bytes) = (id, bytes.to_vec());
+                        let frame = Frame { session, after, bytes, reply, wire: second, sender };
+                        self.requests.push_back(frame);
+                    }
+                    // The program sees its end of the reply socket close.
+                    None if is_cut => {}
+                    None => return Err(Violation::Control),
+                }
+                Ok(())
+            }
+            _ => Err(Violation::Control),
+        }
+    }
+
+    /// The program's Hello: answered with the memory and the doorbell, or with the reason why not.
+    fn greet_program(&mut self, id: SessionId, hello: &Hello<'_>) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let mut ours = Lease::hello(FRAME_BYTES_MAX);
+        (ours.layout_min, ours.layout_max) = (LAYOUT_MIN, LAYOUT_MAX);
+        if let Err(error) = mqttshim_schema::negotiate(&ours, hello) {
+            tracing::warn!(session = id.0, program = hello.program, %error, "refused a session");
+            answer_reason(peer.control.as_fd(), Errno::PROTO, &error.to_string());
+            peer.end(Ending::Expelled);
+            return;
+        }
+        let mut bytes = Vec::new();
+        if mqttshim_schema::encode(&Message::Hello(ours), &mut bytes).is_ok() {
+            // A program that left meanwhile shows on its control socket.
+            let _ = frame::send(&peer.control, &bytes, &peer.host.fds(), SendFlags::DONTWAIT);
+        }
+        peer.is_open = true;
+        let what = Notice::SessionOpened;
+        let message = Message::Notice { session: id, stamp: 0, what, detail: hello.program };
+        let queued = self.line.queue(&message);
+        debug_assert!(queued.is_ok(), "a decoded Hello's text fits a Notice");
+    }
+
+    fn attach(&mut self, id: SessionId, index: u32, wire: OwnedFd) {
+        let token = Token::Wire(id, index);
+        match Watched::new(&self.epoll, wire, token, EventFlags::empty()) {
+            Ok(wire) => {
+                let Some(peer) = self.peers.get_mut(&id) else { return };
+                // A slot is not used again between accept and this, so its number says enough.
+                let Some(slot) = peer.host.current(index) else { return };
+                peer.attach(slot, wire);
+            }
+            Err(errno) => {
+                tracing::error!(%errno, "cannot watch a wire");
+                self.lose_wire(id, index);
+            }
+        }
+    }
+
+    /// The wire of an accepted connection is lost: its placeholder has hung up already, and the connection is closed.
+    fn lose_wire(&mut self, id: SessionId, index: u32) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let Some(slot) = peer.host.current(index) else { return };
+        if peer.socket_at(slot).is_some_and(|socket| socket.is_offered()) {
+            peer.hang_up(slot);
+        }
+    }
+}

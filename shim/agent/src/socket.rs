@@ -1,0 +1,86 @@
+//! One socket of a program, and how much may be under way on it.
+//!
+//! Credit is counted here, both ways, and not in the shared memory: a program that writes its own limits gains nothing.
+
+use mqttshim_schema::SocketId;
+use mqttshim_session::{RX_BYTES, SlotId, State};
+
+use crate::watch::Watched;
+
+/// One socket of a program.
+pub(crate) struct Socket {
+    pub(crate) slot: SlotId,
+    pub(crate) id: SocketId,
+    pub(crate) role: Role,
+    /// Bytes the card may have sent, from the connection's start.
+    pub(crate) granted: u64,
+    /// Bytes it has sent.
+    pub(crate) delivered: u64,
+    /// Bytes the program may still send.
+    pub(crate) tx_left: u64,
+    /// Bytes that belong on a wire that has not arrived yet.
+    pub(crate) tokens_owed: usize,
+    /// Fillers that belong off it.
+    pub(crate) fillers_owed: usize,
+    /// It is or was a connection: bytes may flow.
+    pub(crate) is_stream: bool,
+    /// The client sent everything it will, or the program reads no more.
+    pub(crate) is_read_over: bool,
+    /// The program sent everything it will.
+    pub(crate) is_write_over: bool,
+    /// The card was told Close: nothing more is said about this number.
+    pub(crate) is_closed: bool,
+}
+
+/// What the socket is, with what belongs to it.
+pub(crate) enum Role {
+    /// Bound, not yet more.
+    Bound,
+    /// A listener, by its placeholder's name.
+    Listener(String),
+    /// A connection not yet accepted.
+    Offered {
+        /// Whose queue it is in.
+        listener: SlotId,
+        /// Where its record lies there, counted as the queue's positions are.
+        at: u64,
+    },
+    /// A connection, made or being made, whose wire the agent holds.
+    Wired(Watched),
+    /// A connection whose wire was closed: the program says when its last descriptor is gone.
+    Wireless,
+}
+
+impl Role {
+    /// What the role shows to the program.
+    pub(crate) fn state(&self) -> State {
+        match self {
+            Role::Bound => State::Bound,
+            Role::Listener(_) => State::Listening,
+            Role::Offered { .. } | Role::Wired(_) | Role::Wireless => State::Connected,
+        }
+    }
+}
+
+impl Socket {
+    pub(crate) fn is_offered(&self) -> bool {
+        matches!(self.role, Role::Offered { .. })
+    }
+
+    pub(crate) fn new(slot: SlotId, id: SocketId, role: Role, tx_window: u32) -> Socket {
+        Socket {
+            slot,
+            id,
+            is_stream: matches!(role, Role::Offered { .. }),
+            role,
+            granted: RX_BYTES as u64,
+            delivered: 0,
+            tx_left: u64::from(tx_window),
+            tokens_owed: 0,
+            fillers_owed: 0,
+            is_read_over: false,
+            is_write_over: false,
+            is_closed: false,
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Both protocols under every interleaving loom finds within its bound of preemptions.
+//!
+//! `RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test --release -p mqttshim-session --lib --target-dir target/loom`
+//!
+//! Modelled are the functions of this module as they stand, with what surrounds them in `program::stream` (a read that looks
+//! at the ring, settles the token, then looks at the placeholder) and in the agent (push, announce; grant, look) reduced to
+//! counters: the ring is the number of bytes pushed and taken, the placeholder the number of bytes on it.
+
+use super::*;
+use loom::sync::{Arc, Mutex};
+use loom::thread;
+
+/// The value last written. A read-modify-write, because loom lets a plain load return an older one even here.
+fn newest(word: &AtomicU32) -> u32 {
+    word.fetch_or(0, Ordering::SeqCst)
+}
+
+/// One socket's receive side.
+struct Receive {
+    pushed: AtomicU32,
+    /// Also the slot's lock: readers take turns.
+    taken: Mutex<u32>,
+    wire: Mutex<u32>,
+    armed: AtomicU32,
+    extra: AtomicU32,
+    debt: AtomicU32,
+    is_edge: bool,
+}
+
+impl Receive {
+    fn new(is_edge: bool) -> Arc<Self> {
+        Arc::new(Receive {
+            pushed: AtomicU32::new(0),
+            taken: Mutex::new(0),
+            wire: Mutex::new(0),
+            armed: AtomicU32::new(1),
+            extra: AtomicU32::new(0),
+            debt: AtomicU32::new(0),
+            is_edge,
+        })
+    }
+
+    fn token(&self) -> RxToken<'_> {
+        RxToken { armed: &self.armed, extra: &self.extra, debt: &self.debt }
+    }
+
+    /// `Host::deliver` and what the agent does about its verdict.
+    fn agent_pushes(&self) {
+        self.pushed.fetch_add(1, Ordering::SeqCst);
+        if announce(&self.armed) {
+            *self.wire.lock().unwrap() += 1;
+        } else if self.is_edge {
+            *self.wire.lock().unwrap() += 1;
+            self.extra.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn take_byte(&self) -> bool {
+        let mut wire = self.wire.lock().unwrap();
+        let is_there = *wire > 0;
+        *wire -= u32::from(is_there);
+        is_there
+    }
+
+    /// `Session::read` of at most one byte.
+    fn program_reads(&self) {
+        let mut taken = self.taken.lock().unwrap();
+        loop {
+            let is_found = *taken < self.pushed.load(Ordering::SeqCst);
+            *taken += u32::from(is_found);
+            let seen = *taken;
+            let has_data = || seen < self.pushed.load(Ordering::SeqCst);
+            if !has_data() {
+                self.token().drained(has_data, || self.take_byte());
+            }
+            if is_found || self.looks_at_placeholder(seen) {
+                return;
+            }
+        }
+    }
+
+    /// `look_at_placeholder`: whether the read ends with nothing.
+    fn looks_at_placeholder(&self, seen: u32) -> bool {
+        let is_readable = *self.wire.lock().unwrap() > 0;
+        if seen < self.pushed.load(Ordering::SeqCst) {
+            return false;
+        }
+        if is_readable && !self.is_edge && self.token().is_stray() {
+            self.take_byte();
+        }
+        true
+    }
+
+    fn settle(&self) {
+        let taken = *self.taken.lock().unwrap();
+        let pushed = newest(&self.pushed);
+        let wire = *self.wire.lock().unwrap();
+        let debt = newest(&self.debt);
+        let extra = newest(&self.extra);
+        if taken < pushed {
+            assert!(wire > debt + extra, "data is there and nothing wakes the program");
+        }
+        let armed = newest(&self.armed);
+        assert_eq!(wire, debt + extra + 1 - armed, "a byte was lost or is stuck");
+        // Reads after everything stopped leave nothing behind.
+        for _ in 0..=pushed {
+            self.program_reads();
+        }
+        assert_eq!(*self.taken.lock().unwrap(), pushed);
+        assert_eq!(*self.wire.lock().unwrap(), 0, "a stray byte spins the program");
+        assert_eq!(newest(&self.debt), 0);
+    }
+}
+
+fn two_readers_against_the_agent(is_edge: bool) {
+    loom::model(move || {
+        let socket = Receive::new(is_edge);
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                let socket = Arc::clone(&socket);
+                thread::spawn(move || socket.program_reads())
+            })
+            .collect();
+        socket.agent_pushes();
+        socket.agent_pushes();
+        for reader in readers {
+            reader.join().unwrap();
+        }
+        socket.settle();
+    });
+}
+
+#[test]
+fn two_readers_lose_no_wake_up_and_leave_no_byte() {
+    two_readers_against_the_agent(false);
+}
+
+#[test]
+fn an_edge_triggered_socket_pays_for_its_extra_bytes() {
+    two_readers_against_the_agent(true);
+}
+
+/// One socket's send side.
+struct Send {
+    /// Also the lock of the send ring: writers take turns.
+    lock: Mutex<()>,
+    sent: AtomicU32,
+    limit: AtomicU32,
+    blocked: AtomicU32,
+    fillers: Mutex<u32>,
+    /// Blocked entries in the ring.
+    entries: Mutex<u32>,
+}
+
+impl Send {
+    /// `Session::write` of one byte.
+    fn program_writes(&self) {
+        let _guard = self.lock.lock().unwrap();
+        let sent = self.sent.load(Ordering::Relaxed);
+        if sent < self.limit.load(Ordering::SeqCst) {
+            self.sent.store(sent + 1, Ordering::SeqCst);
+            return;
+        }
+        let first = block(&self.blocked, || {
+            *self.fillers.lock().unwrap() += 1;
+            Ok::<(), ()>(())
+        });
+        if first == Ok(true) {
+            *self.entries.lock().unwrap() += 1;
+        }
+    }
+
+    fn takes_entries(&self) -> bool {
+        std::mem::take(&mut *self.entries.lock().unwrap()) > 0
+    }
+
+    fn room(&self) -> u32 {
+        self.limit.load(Ordering::SeqCst) - self.sent.load(Ordering::SeqCst)
+    }
+
+    /// `Host::unblocks` and what the agent does about its verdict.
+    fn agent_looks(&self) {
+        if unblock(&self.blocked, || self.room() > 0) {
+            *self.fillers.lock().unwrap() -= 1;
+        }
+    }
+}
+
+#[test]
+fn two_writers_are_woken_when_room_comes() {
+    loom::model(|| {
+        let socket = Arc::new(Send {
+            lock: Mutex::new(()),
+            sent: AtomicU32::new(0),
+            limit: AtomicU32::new(0),
+            blocked: AtomicU32::new(0),
+            fillers: Mutex::new(1),
+            entries: Mutex::new(0),
+        });
+        let writers: Vec<_> = (0..2)
+            .map(|_| {
+                let socket = Arc::clone(&socket);
+                thread::spawn(move || socket.program_writes())
+            })
+            .collect();
+        for _ in 0..2 {
+            socket.limit.fetch_add(1, Ordering::SeqCst);
+            socket.agent_looks();
+        }
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        while socket.takes_entries() {
+            socket.agent_looks();
+        }
+        let blocked = newest(&socket.blocked);
+        let room = newest(&socket.limit) - newest(&socket.sent);
+        assert!(blocked == 0 || room == 0, "room came and nobody woke");
+        assert_eq!(*socket.fillers.lock().unwrap(), 1 + blocked, "a filler is stuck");
+    });
+}
