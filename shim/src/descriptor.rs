@@ -3,6 +3,7 @@
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{DupFlags, Errno, FdFlags};
 
 use crate::errno;
@@ -29,6 +30,13 @@ pub(crate) fn inode(fd: RawFd) -> u32 {
 pub(crate) fn is_nonblocking(fd: RawFd) -> bool {
     rustix::fs::fcntl_getfl(borrow(fd))
         .is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK))
+}
+
+/// Whether the other end of a placeholder is closed: the connection is over, or its agent.
+pub(crate) fn is_hung_up(fd: RawFd) -> bool {
+    let mut watched = [PollFd::from_borrowed_fd(borrow(fd), PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut watched, Some(&now)) == Ok(1)
 }
 
 /// `getsockopt(2)` of the kernel.

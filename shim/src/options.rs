@@ -90,6 +90,12 @@ impl OptionList {
         Ok(list)
     }
 
+    /// These without those that `earlier` has with the same value.
+    pub(crate) fn since(mut self, earlier: &OptionList) -> OptionList {
+        self.0.retain(|saved| !earlier.0.contains(saved));
+        self
+    }
+
     /// As messages carry them.
     pub(crate) fn as_options(&self) -> Vec<SocketOption<'_>> {
         self.0
@@ -160,6 +166,16 @@ mod tests {
                 (libc::SOL_TCP, libc::TCP_NODELAY, 1)
             ]
         );
+    }
+
+    #[test]
+    fn what_was_told_before_is_not_told_again() {
+        let fd = socket(AddressFamily::INET6);
+        let earlier = OptionList::changed(fd.as_raw_fd(), true).unwrap();
+        sockopt::set_tcp_nodelay(&fd, true).unwrap();
+        let later = OptionList::changed(fd.as_raw_fd(), true).unwrap().since(&earlier);
+        let names: Vec<i32> = later.as_options().iter().map(|option| option.name).collect();
+        assert_eq!(names, [libc::TCP_NODELAY]);
     }
 
     #[test]

@@ -37,7 +37,8 @@ fn ls_is_silent() {
 
 #[test]
 fn a_shell_with_pipes_and_redirections_is_silent() {
-    let script = "exec 5>&1; echo one | cat | tr o 0; (echo two >&5); x=$(ls / | wc -l); echo $x; exit 3";
+    let script =
+        "exec 5>&1; echo one | cat | tr o 0; (echo two >&5); x=$(ls / | wc -l); echo $x; exit 3";
     assert_silent("sh", &["-c", script]);
 }
 

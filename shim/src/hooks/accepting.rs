@@ -108,12 +108,18 @@ unsafe fn accept_from_card(
     if !table::get(fd).is_placeholder() {
         return None;
     }
-    // SAFETY: as the caller promises.
-    if let Err(errno) = unsafe { address::check_room(address, length) } {
-        return Some(int(fail(errno)));
-    }
     let mut peer: Option<Raw> = None;
     let value = drive(fd, |woken| sockets::accept::accept(fd, flags, woken, &mut peer))?;
+    // SAFETY: as the caller promises.
+    let room = unsafe { address::check_room(address, length) };
+    if value >= 0
+        && let Err(errno) = room
+    {
+        // As the kernel does: found out when the connection is there already, which is lost then.
+        // SAFETY: the descriptor just made, which nobody else knows.
+        unsafe { super::descriptors::close(int(value)) };
+        return Some(int(fail(errno)));
+    }
     if value >= 0
         && let Some(peer) = &peer
     {

@@ -39,7 +39,8 @@ unsafe fn receive(fd: c_int, message: *mut msghdr, flags: c_int) -> Option<isize
         Ok(into) => into,
         Err(errno) => return Some(fail(errno)),
     };
-    let mut call = Receive::new(fd, flags, into);
+    let wanted = vectors::sum(into.iter().map(|part| part.len()));
+    let mut call = Receive::new(fd, flags, into, wanted);
     let value = drive(fd, |woken| call.attempt(woken))?;
     if value >= 0 {
         let header = msghdr {

@@ -20,7 +20,7 @@ unsafe fn receive(fd: c_int, target: *mut c_void, count: size_t, flags: c_int) -
     // SAFETY: as the caller promises.
     let part = unsafe { vectors::target(target, count) };
     let into = &mut [part];
-    let mut call = Receive::new(fd, flags, into);
+    let mut call = Receive::new(fd, flags, into, count);
     drive(fd, |woken| call.attempt(woken))
 }
 
@@ -43,7 +43,8 @@ unsafe fn receive_parts(
         Ok(into) => into,
         Err(errno) => return Some(fail(errno)),
     };
-    let mut call = Receive::new(fd, flags, into);
+    let wanted = vectors::sum(into.iter().map(|part| part.len()));
+    let mut call = Receive::new(fd, flags, into, wanted);
     drive(fd, |woken| call.attempt(woken))
 }
 

@@ -31,6 +31,11 @@ pub(super) unsafe fn source<'a>(source: *const c_void, count: size_t) -> IoSlice
     IoSlice::new(unsafe { slice::from_raw_parts(source.cast(), count.min(BYTES_MAX)) })
 }
 
+/// The bytes of all parts; their sum was checked when they were made.
+pub(super) fn sum(lengths: impl Iterator<Item = usize>) -> usize {
+    lengths.fold(0, usize::saturating_add)
+}
+
 /// How many parts `readv` and `writev` take: too many, or fewer than none, are an error.
 pub(super) fn check_count(count: c_int) -> Result<usize, Errno> {
     usize::try_from(count).ok().filter(|&count| count <= PARTS_MAX).ok_or(Errno::INVAL)

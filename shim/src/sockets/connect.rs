@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
 use mqttshim_session::State;
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
@@ -69,7 +68,11 @@ fn without_card(entry: Entry, address: SocketAddr, reason: &str) -> Outcome {
 fn start(fd: RawFd, entry: Entry, address: SocketAddr) -> Result<(), Option<Errno>> {
     let program = verdict::program();
     let bound = entry.socket();
-    let options = OptionList::changed(fd, entry.has(Flag::V6)).map_err(Some)?;
+    let told = bound
+        .and_then(|socket| state::lock().record(socket).map(|record| record.bind_options.clone()));
+    let options = OptionList::changed(fd, entry.has(Flag::V6))
+        .map_err(Some)?
+        .since(&told.unwrap_or_default());
     let (number, session) = match bound {
         Some(socket) => (socket.session, sessions::of(socket).ok_or(None)?),
         None => sessions::ensure(&mut state::lock(), program).map_err(|_| None)?,
@@ -104,7 +107,7 @@ fn ask(fd: RawFd, entry: Entry, address: Option<SocketAddr>, woken: Woken) -> Ou
             descriptors::flag(fd, Flag::Pending, false);
             Outcome::SUCCESS
         }
-        (None, State::Connecting) if !is_hung_up(fd) => match woken {
+        (None, State::Connecting) if !descriptor::is_hung_up(fd) => match woken {
             Woken::First if descriptor::is_nonblocking(fd) => Outcome::Fail(Errno::ALREADY),
             _ => Outcome::AwaitWritable { moved: 0 },
         },
@@ -120,12 +123,4 @@ fn ask(fd: RawFd, entry: Entry, address: Option<SocketAddr>, woken: Woken) -> Ou
             }
         }
     }
-}
-
-/// Whether the agent has given the connection up.
-fn is_hung_up(fd: RawFd) -> bool {
-    let placeholder = descriptor::borrow(fd);
-    let mut watched = [PollFd::from_borrowed_fd(placeholder, PollFlags::empty())];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    rustix::event::poll(&mut watched, Some(&now)) == Ok(1)
 }

@@ -62,8 +62,9 @@ fn listen_unbound(fd: RawFd, entry: Entry, backlog: i32) -> Outcome {
 /// Listens on the card and puts the placeholder in.
 fn start(fd: RawFd, entry: Entry, backlog: i32, may_retry: bool) -> Outcome {
     let Some(socket) = entry.socket() else { return Outcome::Fail(Errno::INVAL) };
+    let told = state::lock().record(socket).map(|record| record.bind_options.clone());
     let options = match OptionList::changed(fd, entry.has(Flag::V6)) {
-        Ok(options) => options,
+        Ok(options) => options.since(&told.unwrap_or_default()),
         Err(errno) => return Outcome::Fail(errno),
     };
     let listening = sessions::of(socket)

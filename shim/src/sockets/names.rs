@@ -6,6 +6,7 @@ use mqttshim_session::State;
 use rustix::io::Errno;
 
 use crate::address::Raw;
+use crate::descriptor;
 use crate::outcome::Outcome;
 use crate::sessions;
 use crate::sockets::failed_or_stale;
@@ -41,7 +42,10 @@ pub(crate) fn peer(fd: RawFd, name: &mut Option<Raw>) -> Outcome {
         .socket()
         .filter(|_| entry.kind() == Kind::Connection)
         .and_then(|socket| sessions::of(socket).map(|session| (socket, session)))
-        .filter(|(socket, session)| session.state(socket.slot) == State::Connected)
+        // A connection that is over has no other end (TCP_CLOSE); then its wire is closed.
+        .filter(|(socket, session)| {
+            session.state(socket.slot) == State::Connected && !descriptor::is_hung_up(fd)
+        })
         .and_then(|(socket, session)| session.peer(socket.slot));
     match address {
         Some(address) => {

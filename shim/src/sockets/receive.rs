@@ -26,9 +26,14 @@ pub(crate) struct Receive<'a, 'b> {
 }
 
 impl<'a, 'b> Receive<'a, 'b> {
-    /// `flags` as `recv(2)` takes them.
-    pub(crate) fn new(fd: RawFd, flags: i32, into: &'a mut [IoSliceMut<'b>]) -> Self {
-        let wanted = into.iter().map(|part| part.len()).fold(0, usize::saturating_add);
+    /// `flags` as `recv(2)` takes them; `wanted` is what the caller asks for, which is more than there is room for when it
+    /// passes no address.
+    pub(crate) fn new(
+        fd: RawFd,
+        flags: i32,
+        into: &'a mut [IoSliceMut<'b>],
+        wanted: usize,
+    ) -> Self {
         Receive { fd, flags, into, wanted, moved: 0 }
     }
 
@@ -47,6 +52,9 @@ impl<'a, 'b> Receive<'a, 'b> {
         }
         if self.wanted == 0 {
             return Outcome::moved(0);
+        }
+        if self.into.iter().all(|part| part.is_empty()) && !self.has(libc::MSG_TRUNC) {
+            return Outcome::Fail(Errno::FAULT);
         }
         loop {
             match self.take(target, session) {

@@ -386,7 +386,9 @@ fn set_options(fd: &OwnedFd, options: &[SocketOption<'_>]) -> Result<(), Errno> 
         let outcome =
             unsafe { libc::setsockopt(fd.as_raw_fd(), option.level, option.name, value, length) };
         if outcome != 0 {
-            return Err(last_errno());
+            let errno = last_errno();
+            eprintln!("the card: {option:?}: {errno}");
+            return Err(errno);
         }
     }
     Ok(())

@@ -7,15 +7,54 @@
 
 pub(crate) mod card;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
-/// The library of this build, which cargo puts beside the folder of the test binaries.
+/// The library of this build, beside the folder of the test binaries.
+///
+/// Cargo does not build a package's cdylib for its tests, so it is built here if it is missing or older than its sources.
 pub(crate) fn library() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let library = test.parent().unwrap().parent().unwrap().join("libmqttshim.so");
-    assert!(library.exists(), "{} is missing; build the package first", library.display());
-    library
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY
+        .get_or_init(|| {
+            let test = std::env::current_exe().unwrap();
+            let profile = test.parent().unwrap().parent().unwrap();
+            let library = profile.join("libmqttshim.so");
+            if !is_current(&library) {
+                build(profile);
+            }
+            library
+        })
+        .clone()
+}
+
+fn build(profile: &Path) {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--package", "mqttshim", "--lib", "--target-dir"]);
+    cargo.arg(profile.parent().unwrap()).current_dir(env!("CARGO_MANIFEST_DIR"));
+    if profile.ends_with("release") {
+        cargo.arg("--release");
+    }
+    assert!(cargo.status().unwrap().success(), "the library is built");
+}
+
+/// Whether the library is newer than all it is made of.
+fn is_current(library: &Path) -> bool {
+    let made = |path: &Path| fs::metadata(path).and_then(|found| found.modified());
+    let Ok(built) = made(library) else { return false };
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut folders: Vec<PathBuf> =
+        ["src", "session/src", "../schema/src"].map(|folder| package.join(folder)).into();
+    let mut files = vec![package.join("Cargo.toml"), package.join("../Cargo.toml")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { folders.push(path) } else { files.push(path) }
+        }
+    }
+    files.iter().all(|file| made(file).unwrap() <= built)
 }
 
 /// A program with the library preloaded, no variable of ours but those the test sets, and no session to be found.
@@ -38,7 +77,7 @@ pub(crate) fn compile(source: &str, folder: &Path, arguments: &[&str]) -> PathBu
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source);
     let target = folder.join(source.file_stem().unwrap());
     let compiled = Command::new("cc")
-        .args(["-std=gnu11", "-Wall", "-Werror", "-pthread", "-o"])
+        .args(["-std=gnu11", "-O1", "-D_FORTIFY_SOURCE=2", "-Wall", "-Werror", "-pthread", "-o"])
         .arg(&target)
         .arg(&source)
         .args(arguments)
