@@ -7,11 +7,11 @@
 //! stack  ──── bytes ─────► Core::handle_client ──► queues ──► attach.data
 //! ```
 //!
-//! One [`Core`](crate::mqtt::Core) a broker's session. This driver holds no MQTT rule: it moves bytes, and knows how
-//! connections begin ([`clients`]), stall ([`flush`]) and end ([`endings`]).
+//! One [`Core`] a broker's session. This driver holds no MQTT rule: it moves bytes, and knows how
+//! connections begin (`clients`), stall (`flush`) and end (`endings`).
 //!
-//! Bounds of one pass: [`MESSAGES_MAX`] messages of hosts, [`READS_MAX`] reads of [`READ_BYTES`], [`ACCEPTS_MAX`]
-//! connections a listener. Towards a broker at most [`TO_BROKER_BYTES_MAX`] of one client and one read wait, then the
+//! Bounds of one pass: `MESSAGES_MAX` messages of hosts, `READS_MAX` reads of `READ_BYTES`, `ACCEPTS_MAX`
+//! connections a listener. Towards a broker at most `TO_BROKER_BYTES_MAX` of one client and one read wait, then the
 //! client is not read; towards a client the broker's credit and the core's limits bound what waits. Nothing is allocated
 //! per packet once the tables have their size.
 

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The data plane stores a [`Snapshot`] at most ten times a second, without a lock; the serving thread reads it when asked.
-//! [`readings`] is the one list of what there is: both sides walk it in the same order. No value is torn; values of one
+//! `readings` is the one list of what there is: both sides walk it in the same order. No value is torn; values of one
 //! scrape may be of two neighbouring snapshots.
 
 mod http;
@@ -26,6 +26,16 @@ pub use registry::Registry;
 const PUBLISH_INTERVAL: Duration = Duration::from_millis(100);
 /// The `reason` of a PUBLISH that the card distributed.
 const CARD_REASON: &str = "all_rules_hold";
+
+/// Reasons that stand against every PUBLISH, whatever its topic.
+const SLOW_REASONS: [Reason; 6] = [
+    Reason::TrustNotEstablished,
+    Reason::OutsideListener,
+    Reason::OutsideConnection,
+    Reason::OpaqueConnection,
+    Reason::UnknownSession,
+    Reason::SubscribePending,
+];
 
 /// Everything that is told.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -130,6 +140,8 @@ fn readings(snapshot: &Snapshot, mut tell: impl FnMut(&'static Family, &[&'stati
     tell(&PUBLISH, &["card", CARD_REASON], core.publishes_card);
     for reason in Reason::ALL {
         tell(&PUBLISH, &["broker", reason.label()], core.broker(reason));
+    }
+    for reason in SLOW_REASONS {
         tell(&SLOW, &[reason.label()], survey.slow[reason as usize]);
     }
     tell(&DELIVERIES, &["card"], core.deliveries_card);

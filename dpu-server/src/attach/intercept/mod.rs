@@ -7,7 +7,7 @@
 //!
 //! Hello goes first, both ways. One channel at a time; when it is lost, every session on it ends ([`Attach::poll_lost`])
 //! and another channel may take its place ([`Intercept::plug`]). Everything from the host is checked against what is known
-//! of its socket ([`interpret`]): a violation ends that one session, a message that is no message ends the channel.
+//! of its socket (`interpret`): a violation ends that one session, a message that is no message ends the channel.
 //!
 //! Credit (schema, Hello): each side allows [`WINDOW_BYTES`] of one socket under way towards itself, and the card gives credit
 //! back as the bytes leave it, a quarter of the window at a time.
@@ -110,7 +110,7 @@ impl Intercept {
 
     /// Lets go of the channel, if there is one; its sessions are lost.
     pub fn unplug(&mut self) {
-        self.lose(&"let go of");
+        self.end_all();
     }
 
     /// Whether there is a channel.
@@ -134,9 +134,14 @@ impl Intercept {
 
     /// Gives the channel up.
     fn lose(&mut self, reason: &dyn std::fmt::Display) {
-        let Some(mut link) = self.link.take() else { return };
+        let Some(link) = &self.link else { return };
         tracing::warn!(%reason, sessions = link.sessions.len(), "channel lost");
         self.counters.channels_lost += 1;
+        self.end_all();
+    }
+
+    fn end_all(&mut self) {
+        let Some(mut link) = self.link.take() else { return };
         self.counters.messages_out += link.outgoing.sent;
         link.wires.clear();
         let open = link.sessions.into_iter();

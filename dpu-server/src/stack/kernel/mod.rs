@@ -5,8 +5,8 @@
 //! ```
 //!
 //! No privileges, the default, and the honest baseline. Readiness is edge-triggered: one `epoll_ctl` in a connection's
-//! life. Sends of a flush go into one `io_uring_enter` ([`uring`]); where the machine refuses it, one `sendmsg` each
-//! ([`plain`]). Options reach the real socket, so values and errors are the kernel's ([`options`]), but for TCP_NODELAY:
+//! life. Sends of a flush go into one `io_uring_enter` (`uring`); where the machine refuses it, one `sendmsg` each
+//! (`plain`). Options reach the real socket, so values and errors are the kernel's (`options`), but for TCP_NODELAY:
 //! the card always sends whole batches, so its sockets never wait for an acknowledgement (the bytes are the same, sooner),
 //! and the program reads back what it asked for.
 //!
