@@ -1,0 +1,122 @@
+//! `dpu-server run`, as the card of one test.
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::metrics::Metrics;
+use crate::process::Process;
+use crate::{Folder, paths, ports, wait};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Card {
+    /// The process.
+    pub process: Process,
+    session: PathBuf,
+    metrics_port: u16,
+    folder: PathBuf,
+    more: Vec<String>,
+}
+
+impl Card {
+    /// A card with its agent inside, which trusts what brokers answer to SUBSCRIBE. Waits until it serves.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    #[must_use]
+    #[track_caller]
+    pub fn start(folder: &Folder) -> Card {
+        Card::start_with(folder, &[])
+    }
+
+    /// The same with `more` flags.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    #[must_use]
+    #[track_caller]
+    pub fn start_with(folder: &Folder, more: &[&str]) -> Card {
+        let session = folder.join("session.sock");
+        let metrics_port = ports::free();
+        let folder = folder.path().to_owned();
+        let more: Vec<String> = more.iter().map(|&flag| flag.to_owned()).collect();
+        let process = launch(&folder, &session, metrics_port, &more);
+        let card = Card { process, session, metrics_port, folder, more };
+        card.await_ready();
+        card
+    }
+
+    /// Starts it again after its end, at the same places.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    #[track_caller]
+    pub fn restart(&mut self) {
+        self.process.kill();
+        self.process = launch(&self.folder, &self.session, self.metrics_port, &self.more);
+        self.await_ready();
+    }
+
+    #[track_caller]
+    fn await_ready(&self) {
+        wait::until("the card publishes metrics", || Metrics::read(self.metrics_port).ok());
+        if !self.more.iter().any(|flag| flag.starts_with("emulated:")) {
+            wait::until("the card opens its session path", || self.session.exists().then_some(()));
+        }
+    }
+
+    /// Where programs find it.
+    #[must_use]
+    pub fn session(&self) -> &Path {
+        &self.session
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Its numbers now. They are published at intervals: to see an effect, look until it is there.
+    ///
+    /// # Panics
+    /// If it does not serve them.
+    #[must_use]
+    #[track_caller]
+    pub fn metrics(&self) -> Metrics {
+        Metrics::read(self.metrics_port).expect("the card serves metrics while it runs")
+    }
+
+    /// Waits until its numbers satisfy `look`.
+    ///
+    /// # Panics
+    /// With the numbers, if they never do.
+    #[track_caller]
+    pub fn await_metrics(&self, what: &str, mut look: impl FnMut(&Metrics) -> bool) -> Metrics {
+        let mut last = Metrics::default();
+        let found = wait::poll(wait::PATIENCE, || {
+            last = self.metrics();
+            look(&last).then(|| last.clone())
+        });
+        found.unwrap_or_else(|| panic!("never seen: {what}; the metrics are\n{}", last.text()))
+    }
+}
+
+fn launch(folder: &Path, session: &Path, metrics_port: u16, more: &[String]) -> Process {
+    let mut command = Command::new(paths::built("dpu-server"));
+    clear_environment(&mut command);
+    command.args(["run", "--trust", "suback", "--session"]).arg(session);
+    command.arg("--metrics").arg(format!("{}:{metrics_port}", Ipv4Addr::LOCALHOST)).args(more);
+    Process::start("dpu-server", folder, &mut command)
+}
+
+/// Takes out of the environment what would steer us.
+pub(crate) fn clear_environment(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("MQTTSHIM_") {
+            command.env_remove(name);
+        }
+    }
+    command.env_remove("LD_PRELOAD").env_remove("RUST_LOG");
+}
