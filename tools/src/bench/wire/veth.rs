@@ -31,16 +31,12 @@ impl VethPair {
         let pid = std::process::id();
         let [_, _, high, low] = pid.to_be_bytes();
         let subnet = |host| Ipv4Addr::new(198, 18 + (high & 1), low, host);
-        let pair = VethPair {
-            server_end: format!("mqb{pid}a"),
-            client_end: format!("mqb{pid}b"),
-            server: subnet(1),
-            client: subnet(2),
-        };
-        let (a, b) = (pair.server_end.as_str(), pair.client_end.as_str());
-        ip(&["link", "add", a, "type", "veth", "peer", "name", b])
+        let (server_end, client_end) = (format!("mqb{pid}a"), format!("mqb{pid}b"));
+        ip(&["link", "add", &server_end, "type", "veth", "peer", "name", &client_end])
             .context("--setup-veth makes a pair of interfaces, which needs root")?;
-        // From here on `pair` exists, and its Drop removes it if a later step fails.
+        // From here on the pair exists, and Drop removes it if a later step fails.
+        let pair = VethPair { server_end, client_end, server: subnet(1), client: subnet(2) };
+        let (a, b) = (pair.server_end.as_str(), pair.client_end.as_str());
         for end in [a, b] {
             // No IPv6 chatter; harmless to go without where IPv6 is off.
             let _ = ip(&["link", "set", "dev", end, "addrgenmode", "none"]);
