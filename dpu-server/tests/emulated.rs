@@ -89,6 +89,28 @@ fn a_client_whose_broker_does_not_read_is_held_back_by_tcp() {
 }
 
 #[test]
+fn a_channel_full_of_many_streams_loses_nothing() {
+    let server = Server::start(&[], "");
+    let mut host = Host::connect(&server.path());
+    let address = host.listen();
+    let mut clients: Vec<_> = (0..40).map(|_| host.client(address)).collect();
+    let bytes = noise(WINDOW_BYTES as usize);
+    // More than the channel holds, and nobody takes it yet.
+    for (client, _) in &mut clients {
+        write(client, &bytes);
+        write(client, b"beyond the window");
+    }
+    for (client, _) in &clients {
+        client.shutdown(Shutdown::Write).unwrap();
+    }
+    for (_, socket) in &clients {
+        assert_eq!(host.read(*socket, bytes.len()), bytes);
+        assert_eq!(host.read(*socket, 17), b"beyond the window");
+        host.expect(&Told::Eof(*socket));
+    }
+}
+
+#[test]
 fn ends_of_both_sides_arrive_behind_the_last_byte() {
     let server = Server::start(&[], "");
     let mut host = Host::connect(&server.path());

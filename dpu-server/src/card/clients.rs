@@ -179,7 +179,8 @@ impl<A: Attach, S: Stack> Card<A, S> {
                 }
             }
         }
-        moved
+        // Clients that are held back leave the queue without moving anything: behind them others wait for the next pass.
+        moved || !self.readable.is_empty()
     }
 
     /// The client will send nothing more.

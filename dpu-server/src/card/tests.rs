@@ -356,6 +356,45 @@ fn a_brokers_half_close_reaches_the_client_behind_the_last_byte_and_the_client_c
 }
 
 #[test]
+fn after_the_brokers_half_close_mqtt_still_passes_and_no_copy_is_added() {
+    let mut scene = Scene::with(Trust::Suback, 1 << 20);
+    let (half, key) = scene.subscriber(b'1');
+    let (publisher, _) = scene.mqtt_client(b'p');
+    scene.card.attach.shutdown(key, How::Write);
+    scene.run();
+    scene.send(half, PUBLISH_A);
+    assert_eq!(scene.read(key), PUBLISH_A);
+    scene.send(publisher, PUBLISH_A);
+    assert_eq!(scene.received(half), b"");
+}
+
+#[test]
+fn clients_behind_many_that_are_held_back_are_read() {
+    let mut scene = Scene::new();
+    scene.card.attach.set_window(0);
+    let clients: Vec<_> = (0..READS_MAX + 10).map(|_| scene.client()).collect();
+    for (client, _) in &clients {
+        scene.card.stack.client_send(*client, &[0; 2 * TO_BROKER_BYTES_MAX]);
+    }
+    scene.run();
+    for (client, _) in &clients {
+        assert!(scene.card.stack.unread(*client) < 2 * TO_BROKER_BYTES_MAX);
+    }
+    let (last, key) = scene.client();
+    // All held back are named as readable before the last one is.
+    for (client, _) in &clients {
+        scene.card.stack.client_send(*client, b"x");
+    }
+    scene.card.stack.client_send(last, b"prompt");
+    scene.card.attach.set_window(usize::MAX);
+    let mut events = Vec::new();
+    scene.card.stack.wait(None, &mut events).unwrap();
+    assert!(scene.card.turn(&events, scene.now), "more is left to do");
+    scene.run();
+    assert_eq!(scene.read(key), b"prompt");
+}
+
+#[test]
 fn the_end_of_a_session_frees_its_port_at_once_and_delivers_what_was_written() {
     let mut scene = Scene::with(Trust::Observed, 4);
     let (client, key) = scene.client();

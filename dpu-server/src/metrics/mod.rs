@@ -4,7 +4,7 @@
 //! data plane ──publish──► Board (atomics) ──read──► Registry ──► text ──► http ──► scraper
 //! ```
 //!
-//! The data plane stores a [`Snapshot`] at most ten times a second, without a lock; the serving thread reads it when asked.
+//! The data plane stores a [`Snapshot`] at most fifty times a second, without a lock; the serving thread reads it when asked.
 //! `readings` is the one list of what there is: both sides walk it in the same order. No value is torn; values of one
 //! scrape may be of two neighbouring snapshots.
 
@@ -23,7 +23,7 @@ pub use http::{ServeError, serve};
 pub use registry::Registry;
 
 /// Shortest time between two snapshots.
-const PUBLISH_INTERVAL: Duration = Duration::from_millis(100);
+const PUBLISH_INTERVAL: Duration = Duration::from_millis(20);
 /// The `reason` of a PUBLISH that the card distributed.
 const CARD_REASON: &str = "all_rules_hold";
 

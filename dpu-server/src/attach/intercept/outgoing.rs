@@ -5,9 +5,10 @@
 //!                          └─ full ──► [ waiting, in order, at most WAITING_MAX ] ──flush──► channel.send
 //! ```
 //!
-//! Stream data never waits here: it stays where it is until the channel has room ([`Outgoing::data`] takes nothing while
-//! anything waits). What can wait is bounded by what the host may cause: a few messages a socket and one a request. More
-//! than [`WAITING_MAX`] means that the host asks and does not read; the channel is given up then.
+//! Of stream data only the piece that met a full channel waits here; the rest stays where it is until there is room
+//! ([`Outgoing::data`] takes nothing while anything waits). What else can wait is bounded by what the host may cause: a few
+//! messages a socket and one a request. More than [`WAITING_MAX`] means that the host asks and does not read; the channel
+//! is given up then.
 
 use std::collections::VecDeque;
 
@@ -118,11 +119,12 @@ impl Outgoing {
             }
             let message = Message::Data { socket, stamp: self.stamp + 1, read: 0, bytes: piece };
             encode(&message, &mut self.scratch).expect("a piece of data has at least one byte");
-            if !self.try_scratch() {
-                break;
-            }
             self.stamp += 1;
             taken += piece.len();
+            if !self.try_scratch() {
+                // The one piece that waits marks the channel as full.
+                self.waiting.push_back(self.scratch.clone());
+            }
         }
         taken
     }

@@ -210,15 +210,18 @@ fn a_full_channel_keeps_the_order_and_takes_no_data_until_it_has_room() {
     let mut host = Host::with_queue(4, 100_000);
     host.bind(SESSION, 1);
     host.intercept.accepted(LISTENER, Key(1), ENDS);
-    assert_eq!(host.intercept.data(Key(1), &[0; 5 * 3984]), 3 * 3984);
+    // Three find room beside Accepted; the fourth waits.
+    assert_eq!(host.intercept.data(Key(1), &[0; 6 * 3984]), 4 * 3984);
+    assert!(host.intercept.is_blocked());
+    assert!(!host.intercept.flush(host.now));
+    assert!(host.intercept.is_blocked());
     host.intercept.eof(Key(1));
     host.intercept.reset(Key(1), Errno::CONNRESET);
-    assert!(host.intercept.is_blocked());
     assert_eq!(host.intercept.data(Key(1), b"later"), 0);
     assert_eq!(host.told().len(), 4);
     assert!(host.intercept.flush(host.now));
     assert!(!host.intercept.is_blocked());
-    assert_eq!(host.told(), [Told::Eof(2), Told::Reset(2)]);
+    assert_eq!(host.told(), [Told::Data(2, 3984), Told::Eof(2), Told::Reset(2)]);
 }
 
 #[test]
@@ -243,7 +246,7 @@ fn credit_that_found_the_channel_full_follows_when_it_has_room() {
     for _ in 0..WINDOW_BYTES / 2048 {
         host.says(&data(2, &[0; 2048]));
     }
-    host.intercept.data(Key(1), &[0; 10_000]);
+    host.intercept.data(Key(1), &[0; 2 * 3984]);
     host.intercept.eof(Key(1));
     host.intercept.drained(Key(1), WINDOW_BYTES as usize / 2);
     host.intercept.drained(Key(1), WINDOW_BYTES as usize / 2);
@@ -335,6 +338,22 @@ fn a_message_that_only_the_card_sends_ends_the_channel() {
     let mut host = Host::with_connections(1);
     host.says(&Message::Eof { socket: SocketId(2), stamp: 1 });
     assert!(!host.intercept.is_plugged());
+}
+
+#[test]
+fn a_newer_message_that_is_not_known_here_is_skipped() {
+    let mut host = Host::with_connections(1);
+    let mut bytes = Vec::new();
+    encode(&Message::Heartbeat { sequence: 7 }, &mut bytes).unwrap();
+    // Wherever the message's kind is: the number of a kind that nobody has defined yet.
+    let newer = (0..bytes.len() - 1).find_map(|at| {
+        let mut newer = bytes.clone();
+        newer[at..at + 2].copy_from_slice(&0x7000u16.to_le_bytes());
+        matches!(decode(&newer), Err(error) if error.is_skippable()).then_some(newer)
+    });
+    assert!(host.sends(&newer.unwrap()).is_empty());
+    assert_eq!(host.intercept.counters().violations, 0);
+    assert_eq!(host.says(&data(2, b"x")), ["Data 1 1"]);
 }
 
 #[test]
