@@ -18,7 +18,9 @@ pub(crate) enum Outcome {
     /// Wait until the placeholder is readable, then try again. So many bytes have been moved: what the call returns if the
     /// wait ends otherwise.
     AwaitReadable { moved: usize },
-    /// As above, writable.
+    /// Wait until the listener's placeholder has something, then try again.
+    AwaitAcceptable,
+    /// As [`AwaitReadable`](Self::AwaitReadable), writable.
     AwaitWritable { moved: usize },
 }
 

@@ -2,7 +2,8 @@
 //!
 //! `recv(MSG_PEEK)` waits for readability exactly as a blocking read of the socket would: non-blocking mode, `SO_RCVTIMEO`,
 //! signals with and without `SA_RESTART` and `pthread_cancel` are all the kernel's and libc's. For writability there is only
-//! `poll(2)`, so the time-out and the restart after a signal are done here.
+//! `poll(2)`, and for a listener too: a receive wakes one waiter a datagram, and one datagram may stand for many connections.
+//! There, the time-out and the restart after a signal are done here.
 
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
@@ -41,10 +42,22 @@ pub(crate) fn readable(fd: RawFd) -> Result<Woken, Errno> {
 /// # Errors
 /// EAGAIN when the time is up, EINTR when a signal is to end the wait, as `send(2)`.
 pub(crate) fn writable(fd: RawFd, started: Instant) -> Result<Woken, Errno> {
-    let limit = sockopt::socket_timeout(descriptor::borrow(fd), Timeout::Send)?;
+    ready(fd, libc::POLLOUT, Timeout::Send, started)
+}
+
+/// Waits until a listener's placeholder has something, from `started` at most as long as `SO_RCVTIMEO` says.
+///
+/// # Errors
+/// EAGAIN when the time is up, EINTR when a signal is to end the wait, as `accept(2)`.
+pub(crate) fn acceptable(fd: RawFd, started: Instant) -> Result<Woken, Errno> {
+    ready(fd, libc::POLLIN, Timeout::Recv, started)
+}
+
+fn ready(fd: RawFd, events: i16, limit: Timeout, started: Instant) -> Result<Woken, Errno> {
+    let limit = sockopt::socket_timeout(descriptor::borrow(fd), limit)?;
     loop {
         let left = limit.map(|limit| limit.saturating_sub(started.elapsed()));
-        let mut watched = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
+        let mut watched = libc::pollfd { fd, events, revents: 0 };
         // SAFETY: one pollfd, which is live.
         let ready = unsafe { libc::poll(&raw mut watched, 1, milliseconds(left)) };
         if ready > 0 {
@@ -54,7 +67,7 @@ pub(crate) fn writable(fd: RawFd, started: Instant) -> Result<Woken, Errno> {
         if ready == 0 {
             return Err(Errno::AGAIN);
         }
-        // signal(7): a send with a time-out set is never restarted.
+        // signal(7): a call with a time-out set is never restarted.
         if errno::last() != Errno::INTR || limit.is_some() || !every_handler_restarts() {
             return Err(errno::last());
         }

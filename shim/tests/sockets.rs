@@ -1,74 +1,17 @@
 //! Sockets on the card behave as the kernel's: each scenario of `programs/server.c` runs once on each, with the same client
 //! and the same checks. The card is `support/card.rs`.
 
+#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
 mod support;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use support::card::Card;
-
-/// A scenario's program, up and listening.
-struct Server {
-    child: Child,
-    output: BufReader<ChildStdout>,
-    port: u16,
-}
-
-impl Server {
-    fn start(command: &mut Command, scenario: &str) -> Server {
-        let mut child =
-            command.arg(scenario).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut output = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        output.read_line(&mut line).unwrap();
-        let port = line.trim().parse().unwrap_or_else(|_| {
-            let mut errors = String::new();
-            let _ = child.stderr.take().unwrap().read_to_string(&mut errors);
-            let _ = child.wait();
-            panic!("{scenario} does not listen: {line:?} {errors}");
-        });
-        Server { child, output, port }
-    }
-
-    fn connect(&self) -> TcpStream {
-        let client = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        let patience = Some(Duration::from_secs(20));
-        client.set_read_timeout(patience).unwrap();
-        client.set_write_timeout(patience).unwrap();
-        client
-    }
-
-    #[track_caller]
-    fn assert_ok(mut self, ground: &str) {
-        let mut rest = String::new();
-        self.output.read_to_string(&mut rest).unwrap();
-        let mut errors = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
-        let status = self.child.wait().unwrap();
-        assert!(
-            status.success() && rest.ends_with("ok\n") && errors.is_empty(),
-            "on {ground}: {status}\n{rest}{errors}"
-        );
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Ended already where all went well.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if std::thread::panicking()
-            && let Some(mut errors) = self.child.stderr.take()
-        {
-            let mut text = String::new();
-            let _ = errors.read_to_string(&mut text);
-            eprintln!("the program said: {text}");
-        }
-    }
-}
+use support::server::{Server, assert_echo, exchange};
 
 /// Plays `client` against a scenario on the kernel's sockets and on the card's.
 #[track_caller]
@@ -93,27 +36,8 @@ fn on_both(scenario: &str, client: impl Fn(&mut Server)) {
     );
 }
 
-/// Sends `bytes`, half-closes, and reads until the end.
-fn exchange(mut client: TcpStream, bytes: &[u8]) -> Vec<u8> {
-    let mut writer = client.try_clone().unwrap();
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            writer.write_all(bytes).unwrap();
-            writer.shutdown(Shutdown::Write).unwrap();
-        });
-        let mut answer = Vec::new();
-        client.read_to_end(&mut answer).unwrap();
-        answer
-    })
-}
-
-#[track_caller]
-fn assert_echo(client: TcpStream) {
-    assert_eq!(exchange(client, b"hello, card"), b"hello, card");
-}
-
 fn pattern(length: usize) -> Vec<u8> {
-    (0..length).map(|at| (at * 31 >> 3) as u8).collect()
+    (0..length).map(|at| ((at * 31) >> 3) as u8).collect()
 }
 
 /// What TCP sends when a client is killed with data unread.
@@ -305,4 +229,29 @@ fn a_listener_that_was_shut_down_refuses() {
 #[test]
 fn an_ipv4_client_of_a_dual_stack_listener_shows_as_mapped() {
     on_both("dual_stack", |server| assert_echo(server.connect()));
+}
+
+#[test]
+fn a_number_that_stdio_closed_is_the_next_files() {
+    on_both("stale", |server| {
+        server.connect().read_to_end(&mut Vec::new()).unwrap();
+    });
+}
+
+#[test]
+fn threads_that_wait_can_be_cancelled_and_served_together() {
+    on_both("threads", |server| {
+        let first = server.connect();
+        // Keeps the reader waiting until it is cancelled.
+        std::thread::sleep(Duration::from_millis(100));
+        assert_echo(first);
+        let mut line = String::new();
+        server.output.read_line(&mut line).unwrap();
+        assert_eq!(line, "accepting\n");
+        let _clients = [server.connect(), server.connect()];
+        let mut rest = String::new();
+        server.output.read_line(&mut rest).unwrap();
+        assert_eq!(rest, "ok\n");
+        server.rest = rest;
+    });
 }

@@ -78,6 +78,9 @@ fn drive(fd: RawFd, mut attempt: impl FnMut(Woken) -> Outcome) -> Option<isize> 
                 return Some(fail(Errno::PIPE));
             }
             Outcome::AwaitReadable { moved } => (moved, wait::readable(fd)),
+            Outcome::AwaitAcceptable => {
+                (0, wait::acceptable(fd, *started.get_or_insert_with(Instant::now)))
+            }
             Outcome::AwaitWritable { moved } => {
                 (moved, wait::writable(fd, *started.get_or_insert_with(Instant::now)))
             }

@@ -1,7 +1,7 @@
 //! `accept(2)`: a connection is pulled from the card's queue and gets a placeholder of its own.
 //!
 //! The kernel is asked first, on the listener's placeholder: nothing there means nothing queued, at the cost of one system
-//! call, and a blocking accept waits there with the kernel's own rules. The pair is made before the connection is taken, so
+//! call, and a blocking accept waits there. The pair is made before the connection is taken, so
 //! that a process without descriptors leaves it queued, as the kernel does.
 
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -55,8 +55,8 @@ pub(crate) fn accept(fd: RawFd, flags: i32, woken: Woken, peer: &mut Option<Raw>
     if flags & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) != 0 {
         return Outcome::Fail(Errno::INVAL);
     }
-    if woken == Woken::First {
-        return Outcome::AwaitReadable { moved: 0 };
+    if woken == Woken::First && is_quiet(fd) {
+        return wait_for_more(fd);
     }
     let Some(session) = sessions::of(socket) else { return Outcome::Fail(Errno::INVAL) };
     let mut pair_flags = SocketFlags::empty();
@@ -74,11 +74,25 @@ pub(crate) fn accept(fd: RawFd, flags: i32, woken: Woken, peer: &mut Option<Raw>
         }
         // Shut down through a descriptor in another process.
         Accept::Empty if woken == Woken::HungUp => Outcome::Fail(Errno::INVAL),
-        Accept::Empty => Outcome::AwaitReadable { moved: 0 },
+        Accept::Empty => wait_for_more(fd),
         Accept::Lost => {
             drop(pair);
             recover(fd, entry)
         }
+    }
+}
+
+/// Whether the agent has put nothing on the listener's placeholder, and so nothing in its queue.
+fn is_quiet(fd: RawFd) -> bool {
+    let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+    let seen = rustix::net::recv(descriptor::borrow(fd), &mut [0_u8; 1][..], flags);
+    matches!(seen, Err(Errno::AGAIN))
+}
+
+fn wait_for_more(fd: RawFd) -> Outcome {
+    match descriptor::is_nonblocking(fd) {
+        true => Outcome::Fail(Errno::AGAIN),
+        false => Outcome::AwaitAcceptable,
     }
 }
 
@@ -118,7 +132,7 @@ fn recover(fd: RawFd, entry: Entry) -> Outcome {
         return Outcome::Pass;
     }
     if listen::restore(entry) || table::get(fd) != entry {
-        return Outcome::AwaitReadable { moved: 0 };
+        return wait_for_more(fd);
     }
     // No card: take the wake-ups away, or whoever waits for this descriptor would spin.
     for _ in 0..WAKE_UPS_MAX {
@@ -128,5 +142,5 @@ fn recover(fd: RawFd, entry: Entry) -> Outcome {
             break;
         }
     }
-    Outcome::AwaitReadable { moved: 0 }
+    wait_for_more(fd)
 }

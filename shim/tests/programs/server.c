@@ -1,14 +1,16 @@
 // A server with one scenario a run. It runs twice: on the kernel's sockets and on the card's; every check must hold on both.
 //
-// usage: server SCENARIO. Prints the port it listens on, then does what the scenario says, then prints "ok".
+// usage: server SCENARIO [PORT]. Prints the port it listens on, then does what the scenario says, then prints "ok".
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +22,7 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,7 +34,16 @@
             _exit(1);                                                                                 \
         }                                                                                             \
     } while (0)
+#define SAME(left, right)                                                                             \
+    do {                                                                                              \
+        long seen_left = (left), seen_right = (right);                                                \
+        if (seen_left != seen_right) fprintf(stderr, "%#lx, not %#lx\n", seen_left, seen_right);       \
+        CHECK(seen_left == seen_right);                                                               \
+    } while (0)
 #define FAILS(call, expected) CHECK((errno = 0, (call) == -1) && errno == (expected))
+
+// Another server's, for scenarios that connect.
+static int extra_port;
 
 static struct sockaddr_in loopback(int port) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
@@ -285,7 +297,7 @@ static void scenario_reset(void) {
     // Nothing is asked for, so that only the end is told.
     struct pollfd watched = {fd, 0, 0};
     CHECK(poll(&watched, 1, 10000) == 1);
-    CHECK(watched.revents == (POLLERR | POLLHUP));
+    SAME(watched.revents, POLLERR | POLLHUP);
     watched.events = POLLIN;
     CHECK(poll(&watched, 1, 0) == 1 && watched.revents == (POLLIN | POLLERR | POLLHUP));
     FAILS(read(fd, &byte, 1), ECONNRESET);
@@ -331,7 +343,7 @@ static void scenario_signals(void) {
 enum { LARGE = 8 * 1024 * 1024 };
 
 static void fill(char *bytes, size_t length, size_t from) {
-    for (size_t at = 0; at < length; at++) bytes[at] = (char)((from + at) * 31 >> 3);
+    for (size_t at = 0; at < length; at++) bytes[at] = (char)(((from + at) * 31) >> 3);
 }
 
 static void scenario_bulk(void) {
@@ -543,6 +555,169 @@ static void scenario_dual_stack(void) {
     echo(client);
 }
 
+// Serves until a client says q. Level-triggered, one read an event: what a broker does.
+static void scenario_serve(void) {
+    int listener = listening();
+    nonblocking(listener);
+    int set = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = listener};
+    CHECK(epoll_ctl(set, EPOLL_CTL_ADD, listener, &event) == 0);
+    for (;;) {
+        CHECK(epoll_wait(set, &event, 1, -1) == 1);
+        int fd = event.data.fd;
+        if (fd == listener) {
+            fd = accept(listener, NULL, NULL);
+            CHECK(fd >= 0 || errno == EAGAIN);
+            if (fd < 0) continue;
+            nonblocking(fd);
+            event.data.fd = fd;
+            event.events = EPOLLIN;
+            CHECK(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event) == 0);
+            continue;
+        }
+        char buffer[1024];
+        ssize_t got = read(fd, buffer, sizeof buffer);
+        if (got > 0 && buffer[0] == 'q') return;
+        if (got > 0) {
+            CHECK(write(fd, buffer, got) == got);
+        } else if (got == 0 || errno != EAGAIN) {
+            printf("%s\n", got == 0 ? "end" : strerrorname_np(errno));
+            fflush(stdout);
+            CHECK(close(fd) == 0);
+        }
+    }
+}
+
+static void scenario_stale(void) {
+    int fd = accepted(listening());
+    // stdio closes behind everybody's back, and the number comes back as a file.
+    CHECK(fclose(fdopen(fd, "r")) == 0);
+    CHECK(open("/proc/self/exe", O_RDONLY) == fd);
+    char magic[4];
+    CHECK(read(fd, magic, 4) == 4 && memcmp(magic, "\177ELF", 4) == 0);
+    CHECK(lseek(fd, 0, SEEK_CUR) == 4);
+}
+
+static int shared;
+static void *blocked_reader(void *unused) {
+    char byte;
+    return read(shared, &byte, 1) > 0 ? &shared : unused;
+}
+
+static void *blocked_acceptor(void *unused) {
+    return accept(shared, NULL, NULL) >= 0 ? &shared : unused;
+}
+
+static void scenario_threads(void) {
+    int listener = listening();
+    int fd = accepted(listener);
+    pthread_t thread;
+    void *outcome;
+    // A blocking read is a cancellation point.
+    shared = fd;
+    CHECK(pthread_create(&thread, NULL, blocked_reader, NULL) == 0);
+    usleep(20000);
+    CHECK(pthread_cancel(thread) == 0);
+    CHECK(pthread_join(thread, &outcome) == 0 && outcome == PTHREAD_CANCELED);
+    echo(fd);
+    CHECK(close(fd) == 0);
+    // So is accept; and the listener works afterwards, for two threads at once.
+    shared = listener;
+    CHECK(pthread_create(&thread, NULL, blocked_acceptor, NULL) == 0);
+    usleep(20000);
+    CHECK(pthread_cancel(thread) == 0);
+    CHECK(pthread_join(thread, &outcome) == 0 && outcome == PTHREAD_CANCELED);
+    pthread_t pair[2];
+    for (int at = 0; at < 2; at++) CHECK(pthread_create(&pair[at], NULL, blocked_acceptor, NULL) == 0);
+    puts("accepting");
+    fflush(stdout);
+    for (int at = 0; at < 2; at++) CHECK(pthread_join(pair[at], &outcome) == 0 && outcome == &shared);
+}
+
+// Listeners and connections that stay outside the card: the port after the scenario's name is a server's.
+static void scenario_outside(void) {
+    int served = listening();
+    int one = socket(AF_UNIX, SOCK_STREAM, 0), two = socket(AF_UNIX, SOCK_STREAM, 0);
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    CHECK(bind(one, (void *)&name, sizeof(sa_family_t)) == 0 && listen(one, 1) == 0);
+    CHECK(bind(two, (void *)&name, sizeof(sa_family_t)) == 0 && listen(two, 1) == 0);
+    int bridge = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in address = loopback(extra_port);
+    CHECK(connect(bridge, (void *)&address, sizeof address) == 0);
+    int copy = dup(bridge);
+    CHECK(close(one) == 0 && close(bridge) == 0 && close(copy) == 0);
+    echo(accepted(served));
+}
+
+static void scenario_connect(void) {
+    announce(bound(0));
+    struct sockaddr_in address = loopback(extra_port), peer, nobody = loopback(1);
+    socklen_t length = sizeof peer;
+    char bytes[5];
+    // Blocking.
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(connect(fd, (void *)&address, sizeof address) == 0);
+    FAILS(connect(fd, (void *)&address, sizeof address), EISCONN);
+    CHECK(getpeername(fd, (void *)&peer, &length) == 0 && peer.sin_port == address.sin_port);
+    CHECK(port_of(fd) > 0);
+    CHECK(write(fd, "hello", 5) == 5 && recv(fd, bytes, 5, MSG_WAITALL) == 5);
+    CHECK(memcmp(bytes, "hello", 5) == 0 && close(fd) == 0);
+    // Non-blocking, watched before it begins.
+    fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    int set = epoll_create1(0), error;
+    struct epoll_event event = {.events = EPOLLOUT, .data.u32 = 9};
+    CHECK(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event) == 0);
+    int outcome = connect(fd, (void *)&address, sizeof address);
+    CHECK(outcome == 0 || errno == EINPROGRESS);
+    do {
+        CHECK(epoll_wait(set, &event, 1, 10000) == 1 && event.data.u32 == 9);
+    } while (event.events & EPOLLHUP);
+    CHECK(event.events == EPOLLOUT);
+    length = sizeof error;
+    CHECK(getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0);
+    CHECK(write(fd, "again", 5) == 5);
+    struct pollfd watched = {fd, POLLIN, 0};
+    CHECK(poll(&watched, 1, 10000) == 1 && recv(fd, bytes, 5, MSG_WAITALL) == 5);
+    CHECK(memcmp(bytes, "again", 5) == 0);
+    CHECK(connect(fd, (void *)&address, sizeof address) == 0 || errno == EISCONN);
+    FAILS(connect(fd, (void *)&address, sizeof address), EISCONN);
+    CHECK(close(fd) == 0);
+    // Refused, then once more to where somebody is.
+    fd = socket(AF_INET, SOCK_STREAM, 0);
+    FAILS(connect(fd, (void *)&nobody, sizeof nobody), ECONNREFUSED);
+    CHECK(connect(fd, (void *)&address, sizeof address) == 0);
+    CHECK(close(fd) == 0);
+    fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    FAILS(connect(fd, (void *)&nobody, sizeof nobody), EINPROGRESS);
+    watched = (struct pollfd){fd, 0, 0};
+    CHECK(poll(&watched, 1, 10000) == 1);
+    SAME(watched.revents, POLLERR | POLLHUP);
+    CHECK(getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == ECONNREFUSED);
+    CHECK(getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0);
+    CHECK(close(fd) == 0);
+}
+
+// Reads and writes on a connection; a library loaded before us counts what they allocate.
+static void scenario_allocations(void) {
+    long (*allocations)(void) = dlsym(RTLD_DEFAULT, "allocations");
+    CHECK(allocations != NULL);
+    int fd = accepted(listening());
+    static char buffer[4096];
+    long before = 0;
+    for (int round = 0; round < 2000; round++) {
+        if (round == 100) before = allocations();
+        ssize_t got = read(fd, buffer, 1 + round % sizeof buffer);
+        CHECK(got > 0);
+        struct iovec part = {buffer, got};
+        CHECK(round % 2 ? write(fd, buffer, got) == got : writev(fd, &part, 1) == got);
+        errno = 0;
+        CHECK(recv(fd, buffer, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno == EAGAIN);
+    }
+    long after = allocations();
+    if (after != before) fprintf(stderr, "%ld allocations\n", after - before);
+    CHECK(after == before);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -552,11 +727,13 @@ static const struct {
     SCENARIO(reset), SCENARIO(sigpipe), SCENARIO(signals), SCENARIO(bulk), SCENARIO(backpressure),
     SCENARIO(in_use), SCENARIO(dup), SCENARIO(dup_before_listen), SCENARIO(fork),
     SCENARIO(fork_before_listen), SCENARIO(vfork), SCENARIO(close_range), SCENARIO(sendfile),
-    SCENARIO(descriptors), SCENARIO(shutdown_listener), SCENARIO(dual_stack),
+    SCENARIO(descriptors), SCENARIO(shutdown_listener), SCENARIO(dual_stack), SCENARIO(serve),
+    SCENARIO(stale), SCENARIO(threads), SCENARIO(outside), SCENARIO(connect), SCENARIO(allocations),
 };
 
 int main(int count, char **arguments) {
-    CHECK(count == 2);
+    CHECK(count >= 2);
+    if (count > 2) extra_port = atoi(arguments[2]);
     alarm(60);
     for (size_t at = 0; at < sizeof SCENARIOS / sizeof *SCENARIOS; at++) {
         if (strcmp(SCENARIOS[at].name, arguments[1]) == 0) {

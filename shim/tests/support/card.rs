@@ -18,7 +18,9 @@ use std::time::{Duration, Instant};
 use mqttshim_agent::{Agent, AgentConfig};
 use mqttshim_channel::CommChannel;
 use mqttshim_channel::in_process::{self, InProcess};
-use mqttshim_schema::{Hello, How, Message, Notice, OptionAction, SocketId, SocketOption};
+use mqttshim_schema::{
+    Hello, How, Message, Notice, OptionAction, RequestId, SocketId, SocketOption,
+};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 
@@ -189,15 +191,7 @@ impl<'a> Sockets<'a> {
 
     fn handle(&mut self, message: Message<'_>) {
         match message {
-            Message::Hello(_) => self.say(&Message::Hello(Hello {
-                version_min: 1,
-                version_max: 1,
-                max_message_bytes: MESSAGE_BYTES as u32,
-                window_bytes: WINDOW_BYTES,
-                layout_min: 0,
-                layout_max: 0,
-                program: "test card",
-            })),
+            Message::Hello(_) => self.greet(),
             Message::Bind { request, socket, address, options, .. } => {
                 let bound = bind(address, &options);
                 let errno = bound.as_ref().err().map_or(0, |errno| errno.raw_os_error());
@@ -228,19 +222,7 @@ impl<'a> Sockets<'a> {
                 self.say(&Message::Reply { request, errno: 0, address: UNSPECIFIED, value: &[] });
             }
             Message::Option { request, socket, level, name, action } => {
-                let fd = &self.sockets[&socket].fd;
-                let (errno, value) = match action {
-                    OptionAction::Set(value) => {
-                        let option = SocketOption { level, name, value };
-                        (set_options(fd, &[option]).err(), Vec::new())
-                    }
-                    OptionAction::Get(room) => match get_option(fd, level, name, room) {
-                        Ok(value) => (None, value),
-                        Err(errno) => (Some(errno), Vec::new()),
-                    },
-                };
-                let errno = errno.map_or(0, |errno| errno.raw_os_error());
-                self.say(&Message::Reply { request, errno, address: UNSPECIFIED, value: &value });
+                self.option(request, socket, level, name, action);
             }
             Message::Notice { what, .. } => self.notices.lock().unwrap().push(what),
             Message::Data { socket, bytes, .. } => {
@@ -268,6 +250,41 @@ impl<'a> Sockets<'a> {
             Message::Blocked { .. } | Message::Heartbeat { .. } => {}
             other => panic!("a card got {other:?}"),
         }
+    }
+
+    fn greet(&mut self) {
+        self.say(&Message::Hello(Hello {
+            version_min: 1,
+            version_max: 1,
+            max_message_bytes: MESSAGE_BYTES as u32,
+            window_bytes: WINDOW_BYTES,
+            layout_min: 0,
+            layout_max: 0,
+            program: "test card",
+        }));
+    }
+
+    fn option(
+        &mut self,
+        request: RequestId,
+        socket: SocketId,
+        level: i32,
+        name: i32,
+        action: OptionAction<'_>,
+    ) {
+        let fd = &self.sockets[&socket].fd;
+        let (errno, value) = match action {
+            OptionAction::Set(value) => {
+                let option = SocketOption { level, name, value };
+                (set_options(fd, &[option]).err(), Vec::new())
+            }
+            OptionAction::Get(room) => match get_option(fd, level, name, room) {
+                Ok(value) => (None, value),
+                Err(errno) => (Some(errno), Vec::new()),
+            },
+        };
+        let errno = errno.map_or(0, |errno| errno.raw_os_error());
+        self.say(&Message::Reply { request, errno, address: UNSPECIFIED, value: &value });
     }
 
     fn accept(&mut self, listener: SocketId) -> bool {

@@ -4,8 +4,10 @@
 
 // Each test binary uses a part.
 #![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 pub(crate) mod card;
+pub(crate) mod server;
 
 use std::fs;
 use std::path::{Path, PathBuf};

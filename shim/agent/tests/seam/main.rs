@@ -1,0 +1,18 @@
+//! The real agent between real programs and a scripted card.
+//!
+//! ```text
+//! program: Session, placeholders ──► Agent ──► in-process channel ──► Card, which does as it is told and finds fault
+//! ```
+//!
+//! `world` runs agent and card in a thread, `stage` moves them by hand, `program` does what the preloaded library does.
+
+mod card;
+mod endings;
+mod hostile;
+mod limits;
+mod listeners;
+mod program;
+mod readiness;
+mod stage;
+mod streams;
+mod world;

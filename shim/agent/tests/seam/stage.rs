@@ -1,0 +1,121 @@
+//! Agent and card on one channel, moved by hand.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use mqttshim_agent::{Agent, AgentConfig};
+use mqttshim_channel::in_process::{InProcess, pair};
+use mqttshim_session::Session;
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use crate::card::{Card, MESSAGE_BYTES};
+
+/// Messages the channel queues, unless a test wants fewer.
+pub(crate) const QUEUE: usize = 256;
+
+pub(crate) struct Stage {
+    pub(crate) agent: Agent,
+    pub(crate) channel: InProcess,
+    pub(crate) card: Option<Card>,
+    pub(crate) turns: u64,
+    queue: usize,
+    silent: Option<InProcess>,
+}
+
+pub(crate) fn config(path: &Path, sessions_per_uid_max: u32) -> AgentConfig {
+    AgentConfig {
+        session_path: Some(path.into()),
+        session_group: None,
+        sockets_max: 256,
+        sessions_per_uid_max,
+    }
+}
+
+impl Stage {
+    pub(crate) fn new(path: &Path, sessions_per_uid_max: u32, queue: usize) -> Stage {
+        let agent = Agent::open(config(path, sessions_per_uid_max)).expect("a session path");
+        let (channel, card) = pair(MESSAGE_BYTES, queue);
+        Stage { agent, channel, card: Some(Card::new(card)), turns: 0, queue, silent: None }
+    }
+
+    /// One round of everything. Says whether anything moved.
+    pub(crate) fn turn(&mut self) -> bool {
+        self.turns += 1;
+        self.agent.handle_events();
+        let mut has_moved = self.agent.turn(&mut self.channel, Instant::now());
+        self.agent.take_lost();
+        if let Some(card) = &mut self.card {
+            has_moved |= card.turn();
+        }
+        has_moved
+    }
+
+    /// Turns until nothing moves.
+    ///
+    /// # Panics
+    /// When that never comes.
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..10_000 {
+            if !self.turn() && self.agent.prepare_sleep() {
+                self.agent.woke();
+                return;
+            }
+        }
+        panic!("the agent never comes to rest");
+    }
+
+    /// Sleeps as an owner does: until there is something, at most this long.
+    pub(crate) fn sleep(&mut self, most: Duration, other: PollFd<'_>) {
+        if !self.agent.prepare_sleep() {
+            return;
+        }
+        let now = Instant::now();
+        let deadline = self.agent.next_deadline();
+        let wait = deadline.map_or(most, |at| at.saturating_duration_since(now).min(most));
+        let wait = Timespec::try_from(wait).expect("a short time");
+        let mut fds = [PollFd::from_borrowed_fd(self.agent.readiness(), PollFlags::IN), other];
+        let _ = rustix::event::poll(&mut fds, Some(&wait));
+        self.agent.woke();
+    }
+
+    /// The card goes away without a word.
+    pub(crate) fn lose_card(&mut self) {
+        self.card = None;
+    }
+
+    /// Another card, which never says a word.
+    pub(crate) fn silence_card(&mut self) {
+        self.lose_card();
+        self.turn();
+        let (channel, card) = pair(MESSAGE_BYTES, self.queue);
+        (self.channel, self.silent) = (channel, Some(card));
+    }
+
+    /// Another card, on a channel of its own.
+    pub(crate) fn new_card(&mut self) {
+        let (channel, card) = pair(MESSAGE_BYTES, self.queue);
+        self.channel = channel;
+        self.card = Some(Card::new(card));
+    }
+
+    pub(crate) fn card(&mut self) -> &mut Card {
+        self.card.as_mut().expect("there is a card")
+    }
+
+    /// Does what waits for the agent, in a thread, while the agent runs here.
+    pub(crate) fn serve<R: Send>(&mut self, ask: impl FnOnce() -> R + Send) -> R {
+        std::thread::scope(|scope| {
+            let asking = scope.spawn(ask);
+            while !asking.is_finished() {
+                self.turn();
+                std::thread::yield_now();
+            }
+            asking.join().expect("the request did not panic")
+        })
+    }
+
+    pub(crate) fn open(&mut self, name: &str) -> Session {
+        let path = self.agent.session_path().to_path_buf();
+        self.serve(|| Session::open(&path, name, 3)).expect("a session")
+    }
+}
