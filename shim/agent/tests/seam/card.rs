@@ -311,6 +311,23 @@ impl Card {
         socket
     }
 
+    /// A client connects to a listener of this program, if it has one.
+    pub(crate) fn accept_for(&mut self, session: SessionId) {
+        let of_it = |(&socket, &(of, local)): (&SocketId, &(SessionId, SocketAddr))| {
+            (of == session).then_some((socket, local))
+        };
+        if let Some((listener, local)) = self.bound.iter().find_map(of_it) {
+            self.accept_on(listener, session, local);
+        }
+    }
+
+    /// Connections and listeners of one program.
+    pub(crate) fn sockets_of(&self, session: SessionId) -> Vec<SocketId> {
+        let bound = self.bound.iter().filter(|(_, (of, _))| *of == session);
+        let streams = self.streams.iter().filter(|(_, stream)| stream.session == session);
+        bound.map(|(socket, _)| *socket).chain(streams.map(|(socket, _)| *socket)).collect()
+    }
+
     pub(crate) fn connected(&mut self, socket: SocketId, errno: i32) {
         self.send(&Message::Connected { socket, errno, local: any(), peer: any() });
     }

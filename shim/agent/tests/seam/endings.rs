@@ -8,7 +8,7 @@ use rustix::event::PollFlags;
 use rustix::process::Signal;
 
 use crate::card::{Card, Said};
-use crate::program::{Connection, PATIENCE, Program, wait};
+use crate::program::{Connection, PATIENCE, Program, eventually, wait};
 use crate::world::World;
 
 fn close_of(said: &[Said], socket: SocketId) -> Option<bool> {
@@ -139,7 +139,8 @@ fn child() {
     connection.write_all(&vec![b'x'; 60_000]);
     match std::env::var("SEAM_MODE").as_deref() {
         Ok("unread") => {
-            wait(connection.fd(), PollFlags::IN, PATIENCE);
+            let unread = || connection.session.readable_bytes(connection.slot);
+            eventually("bytes to leave unread", || unread() > 0);
         }
         _ => assert_eq!(connection.read(&mut [0; 9]), Read::Empty),
     }

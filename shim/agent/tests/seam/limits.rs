@@ -106,7 +106,7 @@ fn a_doorbell_that_rang_as_the_card_went_is_not_heard_for_ever() {
         assert!(stage.agent.prepare_sleep());
         assert_eq!(connection.write(b"ring"), Write::Bytes(4));
         stage.lose_card();
-        stage.agent.turn(&mut stage.channel, Instant::now());
+        stage.agent.turn(stage.channel.as_mut().unwrap(), Instant::now());
         connection
     });
     let turns = world.turns_in(Duration::from_millis(500));

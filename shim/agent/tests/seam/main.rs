@@ -6,6 +6,7 @@
 //!
 //! `world` runs agent and card in a thread, `stage` moves them by hand, `program` does what the preloaded library does.
 
+mod attack;
 mod card;
 mod endings;
 mod hostile;

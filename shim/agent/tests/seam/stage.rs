@@ -15,7 +15,8 @@ pub(crate) const QUEUE: usize = 256;
 
 pub(crate) struct Stage {
     pub(crate) agent: Agent,
-    pub(crate) channel: InProcess,
+    /// `None` once the agent said that the card is gone: its owner lets go of the channel then.
+    pub(crate) channel: Option<InProcess>,
     pub(crate) card: Option<Card>,
     pub(crate) turns: u64,
     queue: usize,
@@ -35,15 +36,27 @@ impl Stage {
     pub(crate) fn new(path: &Path, sessions_per_uid_max: u32, queue: usize) -> Stage {
         let agent = Agent::open(config(path, sessions_per_uid_max)).expect("a session path");
         let (channel, card) = pair(MESSAGE_BYTES, queue);
-        Stage { agent, channel, card: Some(Card::new(card)), turns: 0, queue, silent: None }
+        Stage {
+            agent,
+            channel: Some(channel),
+            card: Some(Card::new(card)),
+            turns: 0,
+            queue,
+            silent: None,
+        }
     }
 
     /// One round of everything. Says whether anything moved.
     pub(crate) fn turn(&mut self) -> bool {
         self.turns += 1;
         self.agent.handle_events();
-        let mut has_moved = self.agent.turn(&mut self.channel, Instant::now());
-        self.agent.take_lost();
+        let mut has_moved = false;
+        if let Some(channel) = &mut self.channel {
+            has_moved = self.agent.turn(channel, Instant::now());
+            if self.agent.take_lost() {
+                self.channel = None;
+            }
+        }
         if let Some(card) = &mut self.card {
             has_moved |= card.turn();
         }
@@ -88,13 +101,13 @@ impl Stage {
         self.lose_card();
         self.turn();
         let (channel, card) = pair(MESSAGE_BYTES, self.queue);
-        (self.channel, self.silent) = (channel, Some(card));
+        (self.channel, self.silent) = (Some(channel), Some(card));
     }
 
     /// Another card, on a channel of its own.
     pub(crate) fn new_card(&mut self) {
         let (channel, card) = pair(MESSAGE_BYTES, self.queue);
-        self.channel = channel;
+        self.channel = Some(channel);
         self.card = Some(Card::new(card));
     }
 

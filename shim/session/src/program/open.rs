@@ -176,16 +176,24 @@ fn greet(control: &OwnedFd, path: &Path, program: &str) -> Result<(), OpenError>
     let mut bytes = Vec::new();
     mqttshim_schema::encode(&hello, &mut bytes)
         .map_err(|error| OpenError::Answer { path: path.into(), what: error.to_string() })?;
-    frame::send(control, &bytes, &[], SendFlags::empty())
-        .map_err(|errno| OpenError::Absent { path: path.into(), errno })
+    match frame::send(control, &bytes, &[], SendFlags::empty()) {
+        // An agent that refuses does not wait for this; its reason may be there all the same.
+        Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
+        Err(errno) => Err(OpenError::Absent { path: path.into(), errno }),
+    }
 }
 
 /// The agent's Hello comes with the memory and the doorbell; a Reply instead says why not.
 fn take_answer(control: &OwnedFd, path: &Path) -> Result<(OwnedFd, OwnedFd), OpenError> {
     let unclear = |what: String| OpenError::Answer { path: path.into(), what };
     let mut buffer = vec![0; FRAME_BYTES_MAX];
-    let Received { length, fds, .. } = frame::receive(control, &mut buffer, RecvFlags::empty())
-        .map_err(|errno| OpenError::Absent { path: path.into(), errno })?;
+    let mut received = frame::receive(control, &mut buffer, RecvFlags::empty());
+    if let Err(Errno::CONNRESET) = received {
+        // The agent closed before it took our Hello. Linux says so once, ahead of what the agent had sent.
+        received = frame::receive(control, &mut buffer, RecvFlags::empty());
+    }
+    let Received { length, fds, .. } =
+        received.map_err(|errno| OpenError::Absent { path: path.into(), errno })?;
     if length == 0 {
         return Err(OpenError::Absent { path: path.into(), errno: Errno::CONNRESET });
     }
