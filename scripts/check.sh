@@ -13,7 +13,7 @@ step "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --quiet
 step "dependencies: licences, sources, duplicates"
 if ! command -v cargo-deny >/dev/null; then cargo install --quiet --locked cargo-deny; fi
-cargo deny --offline --log-level error check licenses bans sources
+cargo deny --log-level error check licenses bans sources
 step "generated code is current"
 if command -v capnp >/dev/null; then cargo run -q -p mqttshim-schema --example generate -- --check
 else echo "skipped: no capnp compiler here (Debian package capnproto)" >&2; fi
