@@ -19,6 +19,11 @@ impl Core {
         let Some(connection) = self.connections.get_mut(conn) else { return };
         // Out of the table while its pieces are borrowed.
         let mut framer = std::mem::take(&mut connection.broker_framer);
+        // An MQTT broker never speaks first: not a byte of another protocol's greeting is held.
+        if connection.phase == Phase::AwaitConnect && framer.is_at_boundary() && !bytes.is_empty() {
+            self.turn_opaque(conn, &Malformed::Type(bytes[0] >> 4));
+            framer.give_up();
+        }
         let mut input = bytes;
         while let Some(piece) = framer.next(&mut input, |header| self.broker_handling(conn, header))
         {

@@ -19,12 +19,25 @@ use super::super::packet::{
 use super::super::topic::Filter;
 use super::Core;
 
+/// MQTT 3.1.1 §3.1.1: the fixed header of the packet every client begins with.
+const CONNECT_FIRST_BYTE: u8 = 0x10;
+
 impl Core {
     /// Bytes from the client's TCP stream.
     pub fn handle_client(&mut self, conn: ConnId, bytes: &[u8], now: Instant) {
         let Some(connection) = self.connections.get_mut(conn) else { return };
         // Out of the table while its pieces are borrowed.
         let mut framer = std::mem::take(&mut connection.client_framer);
+        // A stream that begins with anything but a CONNECT is not held for even one byte: its fixed header may never be
+        // completed.
+        if connection.phase == Phase::AwaitConnect
+            && framer.is_at_boundary()
+            && let Some(&first) = bytes.first()
+            && first != CONNECT_FIRST_BYTE
+        {
+            self.turn_opaque(conn, &Malformed::Type(first >> 4));
+            framer.give_up();
+        }
         let mut input = bytes;
         while let Some(piece) = framer.next(&mut input, |header| self.client_handling(conn, header))
         {

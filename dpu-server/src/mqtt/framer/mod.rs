@@ -123,6 +123,11 @@ impl Framer {
         std::mem::take(&mut self.held)
     }
 
+    /// Whether the next byte begins a packet.
+    pub fn is_at_boundary(&self) -> bool {
+        matches!(self.state, State::Header) && (self.held.is_empty() || self.is_delivered)
+    }
+
     /// Whether nothing is looked at any more.
     pub fn is_raw(&self) -> bool {
         matches!(self.state, State::Raw)

@@ -23,6 +23,21 @@ fn a_stream_that_is_not_mqtt_passes_untouched_both_ways_and_blinds_the_card() {
 }
 
 #[test]
+fn not_a_byte_of_another_protocol_is_held() {
+    // Either byte could begin a control packet, whose length would be awaited for ever.
+    let mut scene = Scene::new();
+    let talker = scene.open();
+    scene.client(talker, b"0");
+    assert_eq!(scene.broker_gets(talker), b"0");
+    let greeted = scene.open();
+    scene.broker(greeted, b" ");
+    assert_eq!(scene.client_gets(greeted), b" ");
+    scene.client(greeted, b"\x10");
+    assert_eq!(scene.broker_gets(greeted), b"\x10");
+    assert_eq!(scene.core.status().opaque_connections, 2);
+}
+
+#[test]
 fn websockets_and_bridges_are_opaque() {
     for first in [
         b"GET /mqtt HTTP/1.1\r\n".to_vec(),
