@@ -66,7 +66,7 @@ pub(crate) fn copied(fd: RawFd, copy: RawFd) {
         Kind::Plain | Kind::Private => set(copy, Entry::PLAIN),
         Kind::KernelListener | Kind::KernelConnection => {
             set(copy, entry);
-            outside::appeared(entry.kind());
+            outside::appeared(entry.kind(), "a copy of a descriptor");
         }
         Kind::Undecided | Kind::Refused => set(copy, entry),
         Kind::Bound | Kind::Listener | Kind::Connection => {

@@ -18,7 +18,7 @@ const KNOWN: [&str; 6] = [
     "MQTTSHIM_LOG",
     "MQTTSHIM_LIBRARY",
 ];
-/// Ports whose listeners are offloaded where nothing else is said: MQTT's own [IANA].
+/// Ports whose listeners are offloaded where nothing else is said: MQTT's own, by IANA.
 const LISTEN_DEFAULT: &str = "1883";
 
 static ENVIRONMENT: OnceLock<Environment> = OnceLock::new();

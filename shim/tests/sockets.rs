@@ -255,3 +255,11 @@ fn threads_that_wait_can_be_cancelled_and_served_together() {
         server.rest = rest;
     });
 }
+
+#[test]
+fn the_smallest_stack_is_large_enough() {
+    on_both("small_stack", |server| {
+        let bytes = pattern(1_000_000);
+        assert!(exchange(server.connect(), &bytes) == bytes);
+    });
+}

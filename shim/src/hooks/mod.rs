@@ -133,3 +133,33 @@ fn int(value: isize) -> c_int {
 fn size(value: isize) -> ssize_t {
     value
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::{Entry, Kind, Socket};
+    use mqttshim_session::SlotId;
+
+    /// A descriptor number no test opens, with the entry of a connection whose session is gone.
+    fn connection(fd: RawFd) {
+        let slot = SlotId { index: 0, generation: 0 };
+        let entry = Entry::offloaded(Kind::Connection, Socket { session: 15, slot });
+        table::replace(fd, entry.unwrap());
+    }
+
+    #[test]
+    fn a_panic_kills_one_socket_and_leaves_the_kernels_alone() {
+        connection(900_001);
+        assert_eq!(drive(900_001, |_| panic!("on purpose")), Some(-1));
+        assert_eq!(errno::last(), Errno::CONNRESET);
+        assert_eq!(drive(900_002, |_| panic!("on purpose")), None);
+    }
+
+    #[test]
+    fn a_call_from_inside_never_touches_a_placeholder() {
+        connection(900_003);
+        let never = |_: Woken| -> Outcome { unreachable!("not attempted") };
+        let inside = guard::fenced(|| (drive(900_003, never), drive(900_004, never)));
+        assert_eq!(inside, Some((Some(-1), None)));
+    }
+}

@@ -4,7 +4,7 @@
 //! offload|kernel  listen|connect  ADDRESS[/LENGTH]:PORT[-PORT]  [prog=GLOB]      # first match wins
 //! ```
 //!
-//! ADDRESS is IPv4, [IPv6] or `*`; PORT may be `*`. An IPv6 address that maps an IPv4 one also matches as that one. GLOB
+//! ADDRESS is IPv4, IPv6 in brackets, or `*`; PORT may be `*`. An IPv6 address that maps an IPv4 one also matches as that one. GLOB
 //! knows `*` and `?`; it is held against the program's file name, or its whole path if the glob has a `/`. Files, variables
 //! and sockets are other modules' business.
 

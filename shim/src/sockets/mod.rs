@@ -7,7 +7,7 @@
 //! ```
 //!
 //! No pointers here: the hook layer turns them into slices and addresses and back. Nothing here blocks but requests to the
-//! card; whoever has to wait says so in an [`Outcome`](crate::outcome::Outcome). A call that is the kernel's comes back as
+//! card; whoever has to wait says so in an [`Outcome`]. A call that is the kernel's comes back as
 //! `Pass`, and an operation on a placeholder never does unless the kernel's answer for the placeholder is the right one.
 
 pub(crate) mod accept;
@@ -59,7 +59,7 @@ fn failed_or_stale(fd: RawFd, errno: Errno) -> Outcome {
 }
 
 /// The address the kernel gave its socket at `fd`, whose port is 0 while it is not bound.
-fn kernel_address(fd: RawFd) -> Option<SocketAddr> {
+pub(crate) fn kernel_address(fd: RawFd) -> Option<SocketAddr> {
     rustix::net::getsockname(descriptor::borrow(fd)).ok()?.try_into().ok()
 }
 

@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -615,6 +616,23 @@ static void *blocked_acceptor(void *unused) {
     return accept(shared, NULL, NULL) >= 0 ? &shared : unused;
 }
 
+static void *echoing(void *unused) {
+    // The buffer is static: the stack is the smallest a thread can have.
+    echo(shared);
+    return unused;
+}
+
+static void scenario_small_stack(void) {
+    shared = accepted(listening());
+    pthread_t thread;
+    pthread_attr_t attributes;
+    CHECK(pthread_attr_init(&attributes) == 0);
+    CHECK(pthread_attr_setstacksize(&attributes, PTHREAD_STACK_MIN) == 0);
+    CHECK(pthread_create(&thread, &attributes, echoing, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(close(shared) == 0);
+}
+
 static void scenario_threads(void) {
     int listener = listening();
     int fd = accepted(listener);
@@ -734,7 +752,7 @@ static const struct {
     SCENARIO(in_use), SCENARIO(dup), SCENARIO(dup_before_listen), SCENARIO(fork),
     SCENARIO(fork_before_listen), SCENARIO(vfork), SCENARIO(close_range), SCENARIO(sendfile),
     SCENARIO(descriptors), SCENARIO(shutdown_listener), SCENARIO(dual_stack), SCENARIO(serve),
-    SCENARIO(stale), SCENARIO(threads), SCENARIO(outside), SCENARIO(connect), SCENARIO(allocations),
+    SCENARIO(stale), SCENARIO(threads), SCENARIO(small_stack), SCENARIO(outside), SCENARIO(connect), SCENARIO(allocations),
 };
 
 int main(int count, char **arguments) {
