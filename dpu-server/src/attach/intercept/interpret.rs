@@ -15,7 +15,7 @@ use mqttshim_schema::{
 };
 use rustix::io::Errno;
 
-use super::wires::{State, Wire, is_odd};
+use super::sockets::{Socket, State, is_odd};
 use super::{Counters, Input, Intercept, Link, Standing, Token, WINDOW_BYTES, our_hello};
 use crate::attach::Attach;
 use crate::stack::Key;
@@ -125,8 +125,8 @@ impl Link {
                 self.on_stream(socket, "Blocked", |_, key| Verdict::Input(Input::Blocked { key }))
             }
             Message::Shutdown { socket, how, .. } => {
-                self.on_stream(socket, "Shutdown", |wire, key| {
-                    wire.ended |= how != How::Read;
+                self.on_stream(socket, "Shutdown", |known, key| {
+                    known.ended |= how != How::Read;
                     Verdict::Input(Input::Shutdown { key, how })
                 })
             }
@@ -178,13 +178,13 @@ impl Link {
                 Verdict::Input(Input::Bind { request, session, token, uid, address, options })
             }
             Message::Listen { request, socket, backlog, options, .. } => {
-                let Some(wire) = self.wires.get_mut(socket) else {
+                let Some(known) = self.sockets.get_mut(socket) else {
                     return Ok(Verdict::Refuse(request, Errno::BADF));
                 };
-                let Some(key) = wire.key else {
+                let Some(key) = known.key else {
                     return Ok(Verdict::Refuse(request, Errno::CONNABORTED));
                 };
-                match wire.state {
+                match known.state {
                     State::Named => {
                         Verdict::Input(Input::Listen { request, key, backlog, options })
                     }
@@ -218,7 +218,7 @@ impl Link {
         if !is_odd(socket) {
             return Err(Violation::Parity { socket });
         }
-        if self.wires.contains(socket) {
+        if self.sockets.contains(socket) {
             return Err(Violation::Duplicate { socket });
         }
         Ok(())
@@ -230,13 +230,13 @@ impl Link {
         session: SessionId,
         socket: SocketId,
     ) -> Result<Result<Option<Key>, Errno>, Violation> {
-        let Some(wire) = self.wires.get_mut(socket) else {
+        let Some(known) = self.sockets.get_mut(socket) else {
             return self.new_socket(socket).map(|()| Ok(None));
         };
-        if wire.session != session {
+        if known.session != session {
             return Err(Violation::Foreign { socket });
         }
-        Ok(match (wire.state, wire.key) {
+        Ok(match (known.state, known.key) {
             (_, None) => Err(Errno::CONNABORTED),
             (State::Named, key) => Ok(key),
             (State::Connecting, _) => Err(Errno::ALREADY),
@@ -252,7 +252,7 @@ impl Link {
         name: i32,
         action: OptionAction<'b>,
     ) -> Verdict<'b> {
-        match self.wires.get_mut(socket).map(|wire| wire.key) {
+        match self.sockets.get_mut(socket).map(|known| known.key) {
             None => Verdict::Refuse(request, Errno::BADF),
             Some(None) => Verdict::Refuse(request, Errno::CONNABORTED),
             Some(Some(key)) => Verdict::Input(Input::Option { request, key, level, name, action }),
@@ -264,56 +264,56 @@ impl Link {
         &mut self,
         socket: SocketId,
         what: &'static str,
-        judge: impl FnOnce(&mut Wire, Key) -> Verdict<'b>,
+        judge: impl FnOnce(&mut Socket, Key) -> Verdict<'b>,
     ) -> Verdict<'b> {
-        let Some(wire) = self.wires.get_mut(socket) else {
+        let Some(known) = self.sockets.get_mut(socket) else {
             return Verdict::UnknownSocket(socket);
         };
-        match (wire.key, wire.state) {
+        match (known.key, known.state) {
             // Only its Close is awaited; what was under way is dropped.
             (None, _) => Nothing,
-            (Some(key), State::Stream) => judge(wire, key),
+            (Some(key), State::Stream) => judge(known, key),
             (Some(_), state) => {
                 let violation = Violation::State { what, socket, state };
-                Verdict::Violation(wire.session, violation)
+                Verdict::Violation(known.session, violation)
             }
         }
     }
 
     fn judge_data<'b>(&mut self, socket: SocketId, bytes: &'b [u8]) -> Verdict<'b> {
-        self.on_stream(socket, "Data", |wire, key| {
-            if wire.ended {
-                return Verdict::Violation(wire.session, Violation::DataAfterEnd { socket });
+        self.on_stream(socket, "Data", |known, key| {
+            if known.ended {
+                return Verdict::Violation(known.session, Violation::DataAfterEnd { socket });
             }
-            let room = (WINDOW_BYTES - wire.used) as usize;
+            let room = (WINDOW_BYTES - known.used) as usize;
             if bytes.len() > room {
                 let bytes = bytes.len() - room;
                 return Verdict::Violation(
-                    wire.session,
+                    known.session,
                     Violation::CreditOverrun { socket, bytes },
                 );
             }
             // At most the window, which is a u32.
-            wire.used += bytes.len() as u32;
+            known.used += bytes.len() as u32;
             Verdict::Input(Input::Data { key, bytes })
         })
     }
 
     fn judge_credit(&mut self, socket: SocketId, bytes: u32) -> Verdict<'static> {
-        self.on_stream(socket, "Credit", |wire, key| {
-            match wire.credit.checked_add(bytes).filter(|credit| *credit <= CREDIT_MAX) {
+        self.on_stream(socket, "Credit", |known, key| {
+            match known.credit.checked_add(bytes).filter(|credit| *credit <= CREDIT_MAX) {
                 Some(credit) => {
-                    wire.credit = credit;
+                    known.credit = credit;
                     Verdict::Input(Input::Room { key })
                 }
-                None => Verdict::Violation(wire.session, Violation::CreditFlood { socket }),
+                None => Verdict::Violation(known.session, Violation::CreditFlood { socket }),
             }
         })
     }
 
     /// Close is answered by Close at once: the number is free, whatever the card still has to send to the client.
     fn judge_close(&mut self, socket: SocketId, unread: bool) -> Verdict<'static> {
-        let Some(wire) = self.wires.get_mut(socket) else {
+        let Some(known) = self.sockets.get_mut(socket) else {
             if is_odd(socket) {
                 // A number whose Bind or Connect was refused: the agent may give it up in its own way.
                 self.free(socket);
@@ -321,13 +321,13 @@ impl Link {
             }
             return Verdict::UnknownSocket(socket);
         };
-        let key = wire.key;
+        let key = known.key;
         self.free(socket);
         key.map_or(Nothing, |key| Verdict::Input(Input::Close { key, unread }))
     }
 
     fn free(&mut self, socket: SocketId) {
-        self.wires.remove(socket);
+        self.sockets.remove(socket);
         let stamp = self.outgoing.stamp();
         self.outgoing.send(&Message::Close { socket, stamp, unread: false });
     }
@@ -340,7 +340,7 @@ impl Link {
     ) -> Result<Verdict<'b>, Fatal> {
         let (listeners, connections) = match what {
             Notice::SessionEnded => {
-                for socket in self.wires.of(session) {
+                for socket in self.sockets.of(session) {
                     self.free(socket);
                 }
                 let standing = self.sessions.remove(&session);
@@ -370,12 +370,12 @@ impl Link {
     fn expel(&mut self, session: SessionId, violation: Violation, counters: &mut Counters) {
         tracing::warn!(session = session.0, %violation, "session ended for a violation");
         counters.violations += 1;
-        for socket in self.wires.of(session) {
-            if self.wires.get_mut(socket).is_some_and(|wire| wire.key.is_some()) {
+        for socket in self.sockets.of(session) {
+            if self.sockets.get_mut(socket).is_some_and(|known| known.key.is_some()) {
                 let errno = Errno::CONNRESET.raw_os_error();
                 self.outgoing.send(&Message::Reset { socket, errno });
             }
-            self.wires.forget_key(socket);
+            self.sockets.forget_key(socket);
         }
         self.sessions.insert(session, Standing::Expelled);
     }

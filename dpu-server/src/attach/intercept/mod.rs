@@ -15,9 +15,9 @@
 mod interpret;
 mod liveness;
 mod outgoing;
+mod sockets;
 #[cfg(test)]
 mod tests;
-mod wires;
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -32,7 +32,7 @@ use super::{Answer, Attach, Input, Token};
 use crate::stack::{Ends, Key};
 use liveness::{Due, Liveness};
 use outgoing::Outgoing;
-use wires::{State, Wire, Wires};
+use sockets::{Socket, Sockets, State};
 
 /// Bytes of one socket that may be under way towards the card.
 pub const WINDOW_BYTES: u32 = 256 * 1024;
@@ -70,7 +70,7 @@ struct Link {
     liveness: Liveness,
     /// Bytes the host allows at first for each socket; none before its Hello.
     window_bytes: Option<u32>,
-    wires: Wires,
+    sockets: Sockets,
     sessions: HashMap<SessionId, Standing>,
     /// Sockets whose Credit waits for the channel.
     grants: Vec<SocketId>,
@@ -102,7 +102,7 @@ impl Intercept {
             outgoing,
             liveness: Liveness::new(now),
             window_bytes: None,
-            wires: Wires::default(),
+            sockets: Sockets::default(),
             sessions: HashMap::new(),
             grants: Vec::new(),
         });
@@ -143,7 +143,7 @@ impl Intercept {
     fn end_all(&mut self) {
         let Some(mut link) = self.link.take() else { return };
         self.counters.messages_out += link.outgoing.sent;
-        link.wires.clear();
+        link.sockets.clear();
         let open = link.sessions.into_iter();
         self.lost.extend(open.filter(|(_, at)| *at == Standing::Open).map(|(session, _)| session));
     }
@@ -155,7 +155,7 @@ impl Intercept {
         message: impl FnOnce(SocketId, &mut Outgoing) -> Message<'static>,
     ) {
         let Some(link) = &mut self.link else { return };
-        let Some(socket) = link.wires.socket(key) else { return };
+        let Some(socket) = link.sockets.id(key) else { return };
         let message = message(socket, &mut link.outgoing);
         link.outgoing.send(&message);
     }
@@ -177,19 +177,19 @@ fn our_hello(max_message_bytes: usize) -> Hello<'static> {
 impl Link {
     /// Announces what left the card, if it is worth a message and the channel has room.
     fn grant(&mut self, socket: SocketId) {
-        let Some(wire) = self.wires.get_mut(socket) else { return };
-        if wire.grant < GRANT_BYTES_MIN || wire.key.is_none() {
+        let Some(known) = self.sockets.get_mut(socket) else { return };
+        if known.grant < GRANT_BYTES_MIN || known.key.is_none() {
             return;
         }
         if self.outgoing.is_blocked() {
-            if !wire.grant_listed {
-                wire.grant_listed = true;
+            if !known.grant_listed {
+                known.grant_listed = true;
                 self.grants.push(socket);
             }
             return;
         }
-        let bytes = std::mem::take(&mut wire.grant);
-        wire.used -= bytes;
+        let bytes = std::mem::take(&mut known.grant);
+        known.used -= bytes;
         self.outgoing.send(&Message::Credit { socket, bytes });
     }
 
@@ -198,8 +198,8 @@ impl Link {
         while !self.outgoing.is_blocked()
             && let Some(socket) = self.grants.pop()
         {
-            if let Some(wire) = self.wires.get_mut(socket) {
-                wire.grant_listed = false;
+            if let Some(known) = self.sockets.get_mut(socket) {
+                known.grant_listed = false;
             }
             self.grant(socket);
         }
@@ -235,14 +235,14 @@ impl Attach for Intercept {
     fn opened(&mut self, session: SessionId, token: Token, key: Key) {
         let Some(link) = &mut self.link else { return };
         let credit = link.window_bytes.unwrap_or(0);
-        let wire = Wire::new(session, key, State::Named, credit);
-        link.wires.insert_odd(SocketId(token.0), wire);
+        let known = Socket::new(session, key, State::Named, credit);
+        link.sockets.insert_odd(SocketId(token.0), known);
     }
 
     fn connecting(&mut self, key: Key) {
         let Some(link) = &mut self.link else { return };
-        if let Some((_, wire)) = link.wires.by_key(key) {
-            wire.state = State::Connecting;
+        if let Some((_, known)) = link.sockets.by_key(key) {
+            known.state = State::Connecting;
         }
     }
 
@@ -260,32 +260,32 @@ impl Attach for Intercept {
     fn accepted(&mut self, listener: Key, key: Key, ends: Ends) {
         let Some(link) = &mut self.link else { return };
         let credit = link.window_bytes.unwrap_or(0);
-        let Some((listener, wire)) = link.wires.by_key(listener) else { return };
-        let wire = Wire::new(wire.session, key, State::Stream, credit);
-        let socket = link.wires.insert_even(wire);
+        let Some((listener, known)) = link.sockets.by_key(listener) else { return };
+        let known = Socket::new(known.session, key, State::Stream, credit);
+        let socket = link.sockets.insert_even(known);
         let Ends { local, peer } = ends;
         link.outgoing.send(&Message::Accepted { listener, socket, local, peer });
     }
 
     fn connected(&mut self, key: Key, outcome: Result<Ends, Errno>) {
         let Some(link) = &mut self.link else { return };
-        let Some((socket, wire)) = link.wires.by_key(key) else { return };
+        let Some((socket, known)) = link.sockets.by_key(key) else { return };
         let (state, errno, local, peer) = match outcome {
             Ok(ends) => (State::Stream, 0, ends.local, ends.peer),
             Err(error) => (State::Named, error.raw_os_error(), NO_ADDRESS, NO_ADDRESS),
         };
-        wire.state = state;
+        known.state = state;
         link.outgoing.send(&Message::Connected { socket, errno, local, peer });
     }
 
     fn data(&mut self, key: Key, bytes: &[u8]) -> usize {
         let Some(link) = &mut self.link else { return bytes.len() };
         // A key the host let go of: its bytes have no reader.
-        let Some((socket, wire)) = link.wires.by_key(key) else { return bytes.len() };
-        let allowed = bytes.len().min(wire.credit as usize);
+        let Some((socket, known)) = link.sockets.by_key(key) else { return bytes.len() };
+        let allowed = bytes.len().min(known.credit as usize);
         let taken = link.outgoing.data(socket, &bytes[..allowed]);
         // At most the credit, which is a u32.
-        wire.credit -= taken as u32;
+        known.credit -= taken as u32;
         taken
     }
 
@@ -299,9 +299,9 @@ impl Attach for Intercept {
 
     fn drained(&mut self, key: Key, bytes: usize) {
         let Some(link) = &mut self.link else { return };
-        let Some((socket, wire)) = link.wires.by_key(key) else { return };
+        let Some((socket, known)) = link.sockets.by_key(key) else { return };
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        wire.grant = wire.grant.saturating_add(bytes).min(wire.used);
+        known.grant = known.grant.saturating_add(bytes).min(known.used);
         link.grant(socket);
     }
 

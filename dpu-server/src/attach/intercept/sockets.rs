@@ -1,7 +1,7 @@
 //! The sockets of a channel by both their names: the number they have on the channel, and the card's key.
 //!
 //! The agent gives out odd numbers, the card even ones. A number is free again only after Close has gone both ways, so a
-//! number outlives its key where the card let go first: such a wire has no key, and all that is awaited is its Close.
+//! number outlives its key where the card let go first: such a socket has no key, and all that is awaited is its Close.
 //!
 //! Numbers of the card's own are dense and index a table; numbers a host chose are looked up in a map with a keyed hash.
 
@@ -23,9 +23,9 @@ pub(super) enum State {
     Stream,
 }
 
-/// One socket of the channel.
+/// What is known of one socket of the channel.
 #[derive(Debug)]
-pub(super) struct Wire {
+pub(super) struct Socket {
     pub(super) session: SessionId,
     /// None: nothing but Close matters any more.
     pub(super) key: Option<Key>,
@@ -42,9 +42,9 @@ pub(super) struct Wire {
     pub(super) ended: bool,
 }
 
-impl Wire {
-    pub(super) fn new(session: SessionId, key: Key, state: State, credit: u32) -> Wire {
-        Wire {
+impl Socket {
+    pub(super) fn new(session: SessionId, key: Key, state: State, credit: u32) -> Socket {
+        Socket {
             session,
             key: Some(key),
             state,
@@ -59,12 +59,12 @@ impl Wire {
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(super) struct Wires {
-    /// The socket `2 × (index + 1)`.
-    even: Slab<Wire>,
-    odd: HashMap<SocketId, Wire>,
-    /// By key.
-    sockets: Vec<Option<SocketId>>,
+pub(super) struct Sockets {
+    /// The socket of the number `2 × (index + 1)`.
+    even: Slab<Socket>,
+    odd: HashMap<SocketId, Socket>,
+    /// The number of each key.
+    ids: Vec<Option<SocketId>>,
 }
 
 /// Whether the agent may give out this number.
@@ -76,8 +76,8 @@ fn even_index(socket: SocketId) -> Option<usize> {
     (socket.0 / 2).checked_sub(1).map(|index| index as usize)
 }
 
-impl Wires {
-    pub(super) fn get_mut(&mut self, socket: SocketId) -> Option<&mut Wire> {
+impl Sockets {
+    pub(super) fn get_mut(&mut self, socket: SocketId) -> Option<&mut Socket> {
         if is_odd(socket) {
             self.odd.get_mut(&socket)
         } else {
@@ -93,44 +93,44 @@ impl Wires {
         }
     }
 
-    pub(super) fn socket(&self, key: Key) -> Option<SocketId> {
-        *self.sockets.get(key.index())?
+    pub(super) fn id(&self, key: Key) -> Option<SocketId> {
+        *self.ids.get(key.index())?
     }
 
-    pub(super) fn by_key(&mut self, key: Key) -> Option<(SocketId, &mut Wire)> {
-        let socket = self.socket(key)?;
+    pub(super) fn by_key(&mut self, key: Key) -> Option<(SocketId, &mut Socket)> {
+        let socket = self.id(key)?;
         Some((socket, self.get_mut(socket)?))
     }
 
     /// Adds a socket under a number of the agent's.
-    pub(super) fn insert_odd(&mut self, socket: SocketId, wire: Wire) {
+    pub(super) fn insert_odd(&mut self, socket: SocketId, known: Socket) {
         debug_assert!(is_odd(socket), "{socket:?} is the card's");
-        self.name(wire.key, socket);
-        self.odd.insert(socket, wire);
+        self.name(known.key, socket);
+        self.odd.insert(socket, known);
     }
 
     /// Adds a socket under a number of the card's own.
-    pub(super) fn insert_even(&mut self, wire: Wire) -> SocketId {
+    pub(super) fn insert_even(&mut self, known: Socket) -> SocketId {
         let entry = self.even.vacant_entry();
         let number = u32::try_from(2 * (entry.key() + 1)).expect("fewer sockets than descriptors");
-        let (socket, key) = (SocketId(number), wire.key);
-        entry.insert(wire);
+        let (socket, key) = (SocketId(number), known.key);
+        entry.insert(known);
         self.name(key, socket);
         socket
     }
 
     fn name(&mut self, key: Option<Key>, socket: SocketId) {
         let Some(key) = key else { return };
-        if self.sockets.len() <= key.index() {
-            self.sockets.resize(key.index() + 1, None);
+        if self.ids.len() <= key.index() {
+            self.ids.resize(key.index() + 1, None);
         }
-        self.sockets[key.index()] = Some(socket);
+        self.ids[key.index()] = Some(socket);
     }
 
     /// Lets the number live on without a key.
     pub(super) fn forget_key(&mut self, socket: SocketId) {
-        let key = self.get_mut(socket).and_then(|wire| wire.key.take());
-        if let Some(named) = key.and_then(|key| self.sockets.get_mut(key.index())) {
+        let key = self.get_mut(socket).and_then(|known| known.key.take());
+        if let Some(named) = key.and_then(|key| self.ids.get_mut(key.index())) {
             *named = None;
         }
     }
@@ -147,14 +147,14 @@ impl Wires {
 
     /// The numbers of a session.
     pub(super) fn of(&self, session: SessionId) -> Vec<SocketId> {
-        let even = self.even.iter().filter(|(_, wire)| wire.session == session);
+        let even = self.even.iter().filter(|(_, known)| known.session == session);
         // Indices stay below what `insert_even` checked.
         let even = even.map(|(index, _)| SocketId(2 * (index as u32 + 1)));
-        let odd = self.odd.iter().filter(|(_, wire)| wire.session == session);
+        let odd = self.odd.iter().filter(|(_, known)| known.session == session);
         even.chain(odd.map(|(socket, _)| *socket)).collect()
     }
 
     pub(super) fn clear(&mut self) {
-        *self = Wires::default();
+        *self = Sockets::default();
     }
 }
