@@ -11,8 +11,10 @@
 use std::time::Instant;
 
 use super::super::ConnId;
+use super::super::connection::Connection;
 use super::super::decision::{Decision, Reason, decide};
 use super::super::packet::{FixedHeader, Malformed, Publish, Variant};
+use super::super::ping::Barrier;
 use super::{Core, list};
 
 impl Core {
@@ -59,40 +61,29 @@ impl Core {
             publisher.slow_publisher.raise();
         }
         match reason {
-            Reason::BarrierOut => self.put_barrier_behind_publish(conn),
+            Reason::BarrierOut => self.ask_about(conn, |publisher| &mut publisher.slow_publisher),
             Reason::SubscriberBacklogged => self.ask_about_backlog(publish.topic),
             _ => {}
         }
         Ok(())
     }
 
-    fn put_barrier_behind_publish(&mut self, conn: ConnId) {
-        let wants_ping = self
-            .connections
-            .get(conn)
-            .is_some_and(|publisher| publisher.slow_publisher.wants_ping());
-        if wants_ping
-            && let Some(seq) = self.inject_ping(conn)
-            && let Some(publisher) = self.connections.get_mut(conn)
-        {
-            publisher.slow_publisher.note_ping(seq);
-        }
-    }
-
     /// Asks every backlogged subscriber's connection whether the broker has caught up.
     fn ask_about_backlog(&mut self, topic: &str) {
         let backlogged = self.routes.find(topic, &mut self.sessions).backlogged().to_vec();
         for conn in backlogged {
-            let wants_ping = self
-                .connections
-                .get(conn)
-                .is_some_and(|subscriber| subscriber.backlog.wants_ping());
-            if wants_ping
-                && let Some(seq) = self.inject_ping(conn)
-                && let Some(subscriber) = self.connections.get_mut(conn)
-            {
-                subscriber.backlog.note_ping(seq);
-            }
+            self.ask_about(conn, |subscriber| &mut subscriber.backlog);
+        }
+    }
+
+    /// Puts a PINGREQ behind what the broker is to get of this connection, if one of its barriers waits for that.
+    fn ask_about(&mut self, conn: ConnId, barrier: fn(&mut Connection) -> &mut Barrier) {
+        let Some(connection) = self.connections.get_mut(conn) else { return };
+        if barrier(connection).wants_ping()
+            && let Some(seq) = self.inject_ping(conn)
+            && let Some(connection) = self.connections.get_mut(conn)
+        {
+            barrier(connection).note_ping(seq);
         }
     }
 }
