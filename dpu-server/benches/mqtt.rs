@@ -59,7 +59,7 @@ fn core_with(subscribers: u32, filter: &str, now: Instant) -> Core {
 /// Empties everything that waits, as the driver does.
 fn empty(core: &mut Core) {
     while let Some(conn) = core.poll_dirty() {
-        let outbox = core.outbox(conn);
+        let outbox = core.outbox_mut(conn);
         let bytes = outbox.bytes();
         outbox.advance(bytes);
         let queue = core.to_broker(conn);

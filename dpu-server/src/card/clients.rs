@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 impl<A: Attach, S: Stack> Card<A, S> {
     /// Remembers what changed.
-    pub(super) fn note_events(&mut self, events: &[Event]) {
+    pub(super) fn note_events(&mut self, events: &[Event], now: Instant) {
         for event in events {
             let Event::Socket { key, readable, writable, ended } = *event else { continue };
             let Some(entry) = self.sockets.get_mut(key.index()) else { continue };
@@ -24,7 +24,7 @@ impl<A: Attach, S: Stack> Card<A, S> {
                 }
                 Kind::Connecting => {
                     if writable {
-                        self.finish_connect(key);
+                        self.finish_connect(key, now);
                     }
                 }
                 Kind::Stream(stream) => {
@@ -42,10 +42,10 @@ impl<A: Attach, S: Stack> Card<A, S> {
         }
     }
 
-    fn finish_connect(&mut self, key: Key) {
+    fn finish_connect(&mut self, key: Key, now: Instant) {
         let Some(outcome) = self.stack.connect_result(key) else { return };
         if outcome.is_ok() {
-            self.begin_stream(key);
+            self.begin_stream(key, now);
         } else {
             self.sockets[key.index()].kind = Kind::Named { is_accepting: false };
         }
@@ -53,10 +53,10 @@ impl<A: Attach, S: Stack> Card<A, S> {
     }
 
     /// The socket is a connection from now on.
-    fn begin_stream(&mut self, key: Key) {
+    fn begin_stream(&mut self, key: Key, now: Instant) {
         let entry = &mut self.sockets[key.index()];
         entry.kind = Kind::Stream(Stream::new());
-        self.sessions[entry.session].core.handle_open(ConnId(key.0), Instant::now());
+        self.sessions[entry.session].core.handle_open(ConnId(key.0), now);
         self.queue_read(key);
     }
 
@@ -100,7 +100,7 @@ impl<A: Attach, S: Stack> Card<A, S> {
                 Ok(ends) => {
                     self.insert(session, Kind::Connecting);
                     self.attach.accepted(listener, key, ends);
-                    self.begin_stream(key);
+                    self.begin_stream(key, now);
                     *moved = true;
                 }
                 Err(AcceptError::Empty) => return false,
@@ -202,7 +202,7 @@ impl<A: Attach, S: Stack> Card<A, S> {
     /// Nobody will take what waits for this client.
     pub(super) fn drop_outbox(&mut self, key: Key) {
         let session = self.sockets[key.index()].session;
-        let outbox = self.sessions[session].core.outbox(ConnId(key.0));
+        let outbox = self.sessions[session].core.outbox_mut(ConnId(key.0));
         let bytes = outbox.bytes();
         outbox.advance(bytes);
         let drained = outbox.broker_bytes_drained();

@@ -34,7 +34,7 @@ impl<A: Attach, S: Stack> Card<A, S> {
                     stream.in_upward = true;
                     self.upward.push_back(key);
                 }
-                let outbox = session.core.outbox(conn);
+                let outbox = session.core.outbox_mut(conn);
                 if !stream.in_sendable && stream.may_send && !outbox.is_empty() {
                     stream.in_sendable = true;
                     self.sendable.push(key);
@@ -114,38 +114,23 @@ impl<A: Attach, S: Stack> Card<A, S> {
 
     /// Sends all outboxes that have something and room, in one batch.
     fn send_down(&mut self, now: Instant) -> bool {
-        let mut keys = std::mem::take(&mut self.sendable);
-        let mut outboxes = std::mem::take(&mut self.outboxes);
-        for key in keys.drain(..) {
-            let Some(entry) = self.sockets.get_mut(key.index()) else { continue };
+        let Card { sockets, sessions, sendable, batch, sent, outcomes, stack, .. } = self;
+        let mut offers: Batch<'_> = std::mem::take(batch).recycle();
+        for key in sendable.drain(..) {
+            let Some(entry) = sockets.get_mut(key.index()) else { continue };
             let session = entry.session;
             let Some(stream) = entry.stream() else { continue };
-            let is_queued = std::mem::take(&mut stream.in_sendable);
-            let outbox = self.sessions[session].core.outbox(ConnId(key.0));
-            if is_queued && stream.may_send && !outbox.is_empty() {
-                // Lent to the batch, which borrows many outboxes at once, and given back below.
-                outboxes.push((key, std::mem::take(outbox)));
+            if std::mem::take(&mut stream.in_sendable) && stream.may_send {
+                offers.push(key, sessions[session].core.outbox(ConnId(key.0)).chunks());
             }
         }
-        self.sendable = keys;
-        let mut batch: Batch<'_> = std::mem::take(&mut self.batch).recycle();
-        for (key, outbox) in &outboxes {
-            batch.push(*key, outbox.chunks());
-        }
-        let mut sent = std::mem::take(&mut self.sent);
-        self.stack.send(&batch, &mut sent);
-        let mut outcomes = std::mem::take(&mut self.outcomes);
-        outcomes.extend(batch.iter().zip(&sent).map(|((key, part), &sent)| {
+        stack.send(&offers, sent);
+        outcomes.extend(offers.iter().zip(&*sent).map(|((key, part), &sent)| {
             let offered = part.iter().map(|slice| slice.len()).sum();
             (key, offered, sent)
         }));
-        self.batch = batch.recycle();
-        self.sent = sent;
-        for (key, outbox) in outboxes.drain(..) {
-            let session = self.sockets[key.index()].session;
-            *self.sessions[session].core.outbox(ConnId(key.0)) = outbox;
-        }
-        self.outboxes = outboxes;
+        *batch = offers.recycle();
+        let mut outcomes = std::mem::take(&mut self.outcomes);
         let moved = !outcomes.is_empty();
         for (key, offered, sent) in outcomes.drain(..) {
             self.note_sent(key, offered, sent, now);
@@ -171,7 +156,7 @@ impl<A: Attach, S: Stack> Card<A, S> {
         let session = entry.session;
         let Some(stream) = entry.stream() else { return };
         stream.may_send = !is_full;
-        let outbox = self.sessions[session].core.outbox(ConnId(key.0));
+        let outbox = self.sessions[session].core.outbox_mut(ConnId(key.0));
         outbox.advance(bytes);
         let drained = outbox.broker_bytes_drained();
         let is_empty = outbox.is_empty();

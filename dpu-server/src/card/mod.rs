@@ -31,7 +31,7 @@ use mqttshim_schema::SessionId;
 use slab::Slab;
 
 use crate::attach::Attach;
-use crate::mqtt::{Core, CoreConfig, Counters as CoreCounters, Outbox};
+use crate::mqtt::{Core, CoreConfig, Counters as CoreCounters};
 use crate::stack::{Batch, Event, Key, Sent, Stack};
 use sockets::Entry;
 
@@ -113,11 +113,10 @@ pub struct Card<A, S> {
     past: CoreCounters,
     read_buffer: Vec<u8>,
     message: Vec<u8>,
+    /// Of one flush, kept for their memory: this, and the two below.
     batch: Batch<'static>,
     sent: Vec<Sent>,
-    /// Lent to `batch` while it is sent; empty otherwise.
-    outboxes: Vec<(Key, Outbox)>,
-    /// What was offered of each, and what became of it; empty between passes.
+    /// What was offered of each connection, and what became of it.
     outcomes: Vec<(Key, usize, Sent)>,
 }
 
@@ -143,14 +142,13 @@ impl<A: Attach, S: Stack> Card<A, S> {
             message: Vec::new(),
             batch: Batch::default(),
             sent: Vec::new(),
-            outboxes: Vec::new(),
             outcomes: Vec::new(),
         }
     }
 
     /// One pass over everything that changed; true if anything moved, so that another pass may find more.
     pub fn turn(&mut self, events: &[Event], now: Instant) -> bool {
-        self.note_events(events);
+        self.note_events(events, now);
         let mut moved = self.take_requests(now);
         while let Some(session) = self.attach.poll_lost() {
             self.end_session(session, now);

@@ -216,7 +216,6 @@ impl File {
                 None | Some(TrustChoice::Observed) => Trust::Observed,
                 Some(TrustChoice::Suback) => Trust::Suback,
             },
-            shadow: false,
             limits: limits.core()?,
         };
         let sockets_max =
@@ -239,7 +238,7 @@ impl File {
 
 impl FileLimits {
     fn core(&self) -> Result<Limits, ConfigError> {
-        let is = Limits::default();
+        let standard = Limits::default();
         let mib = 1024 * 1024;
         let bound = |key, value: Option<usize>, default: usize, min: u64, max: u64| {
             range(key, value.unwrap_or(default), min, max)
@@ -248,60 +247,66 @@ impl FileLimits {
             inspect_bytes_max: bound(
                 "limits.inspect_bytes_max",
                 self.inspect_bytes_max,
-                is.inspect_bytes_max,
+                standard.inspect_bytes_max,
                 1024,
                 16 * mib,
             )?,
             outbox_bytes_max: bound(
                 "limits.outbox_bytes_max",
                 self.outbox_bytes_max,
-                is.outbox_bytes_max,
+                standard.outbox_bytes_max,
                 1024,
                 1024 * mib,
             )?,
             outbox_messages_max: bound(
                 "limits.outbox_messages_max",
                 self.outbox_messages_max,
-                is.outbox_messages_max,
+                standard.outbox_messages_max,
                 1,
                 1_000_000,
             )?,
             outbox_total_bytes_max: bound(
                 "limits.outbox_total_bytes_max",
                 self.outbox_total_bytes_max,
-                is.outbox_total_bytes_max,
+                standard.outbox_total_bytes_max,
                 mib,
                 1024 * 1024 * mib,
             )?,
             subscriptions_max: bound(
                 "limits.subscriptions_max",
                 self.subscriptions_max,
-                is.subscriptions_max,
+                standard.subscriptions_max,
                 1,
                 100_000_000,
             )?,
             topic_levels_max: bound(
                 "limits.topic_levels_max",
                 self.topic_levels_max,
-                is.topic_levels_max,
+                standard.topic_levels_max,
                 1,
                 32_768,
             )?,
             sessions_max: bound(
                 "limits.mqtt_sessions_max",
                 self.mqtt_sessions_max,
-                is.sessions_max,
+                standard.sessions_max,
                 1,
                 100_000_000,
             )?,
             unanswered_max: bound(
                 "limits.unanswered_max",
                 self.unanswered_max,
-                is.unanswered_max,
+                standard.unanswered_max,
                 1,
                 65_535,
             )?,
-            routes_max: bound("limits.routes_max", self.routes_max, is.routes_max, 1, 10_000_000)?,
+            routes_max: bound(
+                "limits.routes_max",
+                self.routes_max,
+                standard.routes_max,
+                1,
+                10_000_000,
+            )?,
         })
     }
 }

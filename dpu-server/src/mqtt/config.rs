@@ -16,8 +16,6 @@ pub enum Trust {
 pub struct CoreConfig {
     /// How the card learns who may receive what.
     pub trust: Trust,
-    /// Compare and report only. Carried for the status; the core's decisions do not depend on it.
-    pub shadow: bool,
     /// Bounds.
     pub limits: Limits,
 }

@@ -55,8 +55,6 @@ pub struct Status {
     pub outside_connections: u32,
     /// Sessions whose subscriptions the card does not know.
     pub unknown_sessions: usize,
-    /// Whether decisions are only compared and reported.
-    pub shadow: bool,
 }
 
 impl Core {
@@ -156,7 +154,15 @@ impl Core {
     ///
     /// # Panics
     /// If the connection is not open.
-    pub fn outbox(&mut self, conn: ConnId) -> &mut Outbox {
+    pub fn outbox(&self, conn: ConnId) -> &Outbox {
+        &self.connections.get(conn).expect("opened by the driver").outbox
+    }
+
+    /// The same, to take out what was written.
+    ///
+    /// # Panics
+    /// If the connection is not open.
+    pub fn outbox_mut(&mut self, conn: ConnId) -> &mut Outbox {
         &mut self.connections.get_mut(conn).expect("opened by the driver").outbox
     }
 
@@ -184,7 +190,6 @@ impl Core {
             outside_listeners: spots.outside_listeners,
             outside_connections: spots.outside_connections,
             unknown_sessions: spots.unknown_sessions,
-            shadow: self.config.shadow,
         }
     }
 

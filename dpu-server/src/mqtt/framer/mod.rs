@@ -128,11 +128,6 @@ impl Framer {
         matches!(self.state, State::Header) && (self.held.is_empty() || self.is_delivered)
     }
 
-    /// Whether nothing is looked at any more.
-    pub fn is_raw(&self) -> bool {
-        matches!(self.state, State::Raw)
-    }
-
     fn forget_delivered(&mut self) {
         if self.is_delivered {
             self.is_delivered = false;

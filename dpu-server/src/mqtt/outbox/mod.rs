@@ -12,7 +12,6 @@
 //! reference count and an entry; nothing is allocated once the queue has its size.
 
 use std::collections::VecDeque;
-use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -149,16 +148,6 @@ impl Outbox {
         })
     }
 
-    /// Appends the first chunks to `out`, at most `slices_max`; the number of bytes they hold.
-    pub fn front_slices<'o>(&'o self, out: &mut Vec<IoSlice<'o>>, slices_max: usize) -> usize {
-        let mut bytes = 0;
-        for chunk in self.chunks().take(slices_max) {
-            bytes += chunk.len();
-            out.push(IoSlice::new(chunk));
-        }
-        bytes
-    }
-
     /// Removes `n` bytes from the front: they were sent.
     ///
     /// # Panics
@@ -195,11 +184,6 @@ impl Outbox {
     /// Broker-origin bytes that left since last asked, so that as much credit can be returned to the broker.
     pub fn broker_bytes_drained(&mut self) -> usize {
         std::mem::take(&mut self.broker_bytes_drained)
-    }
-
-    /// Broker-origin bytes that wait.
-    pub fn broker_bytes(&self) -> usize {
-        self.relay.bytes()
     }
 
     /// Queues bytes of the broker. `is_mid_packet`: they do not end a packet.

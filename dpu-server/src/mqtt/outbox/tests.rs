@@ -102,17 +102,6 @@ fn deferred_copies_are_forgotten_with_their_bytes() {
     assert_eq!((content(&outbox), total.get()), (b"ab".to_vec(), 0));
 }
 
-#[test]
-fn front_slices_are_bounded_in_number() {
-    let mut outbox = Outbox::default();
-    for byte in 0..5 {
-        outbox.push_card(&packet(byte, 2), &Limits::default()).unwrap();
-    }
-    let mut slices = Vec::new();
-    assert_eq!(outbox.front_slices(&mut slices, 3), 6);
-    assert_eq!(slices.len(), 3);
-}
-
 #[derive(Clone, Debug)]
 enum Step {
     Push(Vec<u8>),

@@ -79,10 +79,10 @@ fn a_swallowed_answer_returns_its_credit() {
     scene.broker_takes(publisher, Reason::QosAboveZero, publish_qos1("t", 1, "1"));
     scene.broker_takes(publisher, Reason::BarrierOut, publish("t", "2"));
     while scene.core.poll_dirty().is_some() {}
-    scene.core.outbox(publisher).broker_bytes_drained();
+    scene.core.outbox_mut(publisher).broker_bytes_drained();
     scene.broker(publisher, PINGRESP);
     assert_eq!(scene.core.poll_dirty(), Some(publisher));
-    assert_eq!(scene.core.outbox(publisher).broker_bytes_drained(), 2);
+    assert_eq!(scene.core.outbox_mut(publisher).broker_bytes_drained(), 2);
 }
 
 #[test]

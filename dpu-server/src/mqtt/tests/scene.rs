@@ -19,7 +19,7 @@ impl Scene {
     }
 
     pub(super) fn with_limits(limits: Limits) -> Self {
-        Self::with_config(CoreConfig { trust: Trust::Suback, shadow: false, limits })
+        Self::with_config(CoreConfig { trust: Trust::Suback, limits })
     }
 
     pub(super) fn with_config(config: CoreConfig) -> Self {
@@ -49,7 +49,7 @@ impl Scene {
     }
 
     pub(super) fn client_gets(&mut self, conn: ConnId) -> Vec<u8> {
-        let outbox = self.core.outbox(conn);
+        let outbox = self.core.outbox_mut(conn);
         let bytes = outbox.chunks().collect::<Vec<_>>().concat();
         assert_eq!(outbox.bytes(), bytes.len());
         outbox.advance(bytes.len());
