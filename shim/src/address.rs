@@ -11,14 +11,16 @@ use rustix::io::Errno;
 /// `SIN6_LEN_RFC2133`: the shortest IPv6 address Linux takes, without scope id.
 const SOCKADDR_IN6_BYTES_MIN: usize = 24;
 
-/// Reads the address a program passes to bind or connect. `None` when it is neither IPv4 nor IPv6, or too short: then the
-/// kernel knows the right error.
+/// Reads the address a program passes to bind or connect. `None` when it is neither IPv4 nor IPv6, too short or too
+/// long: then the kernel knows the right error.
 ///
 /// # Safety
 /// `address` is null or points to `length` readable bytes.
 pub(crate) unsafe fn read(address: *const sockaddr, length: socklen_t) -> Option<SocketAddr> {
     let length = length as usize;
-    if address.is_null() || length < size_of::<libc::sa_family_t>() {
+    let is_taken =
+        (size_of::<libc::sa_family_t>()..=size_of::<libc::sockaddr_storage>()).contains(&length);
+    if address.is_null() || !is_taken {
         return None;
     }
     // SAFETY: not null, and at least a family long by the check above; C callers may pass any alignment.

@@ -256,8 +256,8 @@ impl Host {
         }
     }
 
-    /// The connection is gone: what was not read is discarded, the program is told `errno` once. The wire must be closed
-    /// afterwards.
+    /// The connection is gone: what is there can still be read, then the program is told `errno` once. The wire must be
+    /// closed afterwards.
     pub fn fail(&self, slot: SlotId, errno: i32) {
         if let Some(words) = self.words(slot) {
             words.error.store(errno.unsigned_abs(), Ordering::SeqCst);

@@ -100,7 +100,7 @@ fn ask(fd: RawFd, entry: Entry, address: Option<SocketAddr>, woken: Woken) -> Ou
     if !entry.has(Flag::Pending) {
         return Outcome::Fail(Errno::ISCONN);
     }
-    let error = session.take_error(socket.slot);
+    let error = session.take_error(socket.slot, descriptor::borrow(fd));
     match (error, session.state(socket.slot)) {
         // connect(2) succeeds once, then says EISCONN.
         (None, State::Connected) => {

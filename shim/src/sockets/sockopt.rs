@@ -9,6 +9,7 @@ use mqttshim_schema::OPTION_VALUE_BYTES_MAX;
 use mqttshim_session::Session;
 use rustix::io::Errno;
 
+use crate::descriptor;
 use crate::descriptors;
 use crate::outcome::Outcome;
 use crate::sessions;
@@ -81,7 +82,7 @@ pub(crate) fn get(fd: RawFd, level: i32, name: i32, out: &mut [u8]) -> Outcome {
         Ok(found) => found,
         Err(outcome) => return outcome,
     };
-    if let Some(value) = own_value(entry, socket, session, level, name) {
+    if let Some(value) = own_value(fd, entry, socket, level, name) {
         let bytes = value.to_ne_bytes();
         let length = bytes.len().min(out.len());
         out[..length].copy_from_slice(&bytes[..length]);
@@ -98,19 +99,15 @@ pub(crate) fn get(fd: RawFd, level: i32, name: i32, out: &mut [u8]) -> Outcome {
 }
 
 /// What is known without asking.
-fn own_value(
-    entry: Entry,
-    socket: Socket,
-    session: &Session,
-    level: i32,
-    name: i32,
-) -> Option<i32> {
+fn own_value(fd: RawFd, entry: Entry, socket: Socket, level: i32, name: i32) -> Option<i32> {
     if level != libc::SOL_SOCKET {
         return None;
     }
     match name {
         libc::SO_ERROR => {
-            Some(session.take_error(socket.slot).map_or(0, |errno| errno.raw_os_error()))
+            let session = sessions::of(socket)?;
+            let taken = session.take_error(socket.slot, descriptor::borrow(fd));
+            Some(taken.map_or(0, |errno| errno.raw_os_error()))
         }
         libc::SO_TYPE => Some(libc::SOCK_STREAM),
         libc::SO_PROTOCOL => Some(libc::IPPROTO_TCP),

@@ -9,7 +9,7 @@ mod open;
 mod stream;
 
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use mqttshim_schema::Notice;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -105,9 +105,8 @@ impl Session {
     }
 
     /// Takes the error that `SO_ERROR` reports and clears.
-    pub fn take_error(&self, slot: SlotId) -> Option<Errno> {
-        let words = self.slot(slot)?;
-        stream::errno_from_word(words.error.swap(0, Ordering::SeqCst))
+    pub fn take_error(&self, slot: SlotId, placeholder: BorrowedFd<'_>) -> Option<Errno> {
+        self.slot(slot)?.take_error(placeholder)
     }
 
     /// What the socket is now.

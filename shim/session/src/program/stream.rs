@@ -53,10 +53,21 @@ pub enum Accept {
 /// Bytes of one record in a listener's ring: a slot's index and generation.
 pub(crate) const ACCEPT_RECORD_BYTES: usize = 8;
 
-/// The errno stored in a slot's error word, if it is one.
-pub(crate) fn errno_from_word(word: u32) -> Option<Errno> {
-    let errno = i32::try_from(word).ok()?;
-    (1..4096).contains(&errno).then(|| Errno::from_raw_os_error(errno))
+impl Slot {
+    /// Takes the error of a connection that is gone: told once, then reads are at their end. The placeholder, which shows it
+    /// to whoever polls, forgets it too.
+    pub(super) fn take_error(&self, placeholder: BorrowedFd<'_>) -> Option<Errno> {
+        if self.error.load(Ordering::SeqCst) == 0 {
+            return None;
+        }
+        let word = i32::try_from(self.error.swap(0, Ordering::SeqCst)).ok()?;
+        let errno = (1..4096).contains(&word).then(|| Errno::from_raw_os_error(word))?;
+        if self.state() == State::Connected {
+            self.agent.rx_eof.store(1, Ordering::SeqCst);
+        }
+        let _ = rustix::net::sockopt::socket_error(placeholder);
+        Some(errno)
+    }
 }
 
 impl Session {
@@ -100,20 +111,20 @@ impl Session {
         into: &mut [IoSliceMut<'_>],
         peek: bool,
     ) -> Option<Read> {
-        if let Some(errno) = errno_from_word(words.error.swap(0, Ordering::SeqCst)) {
-            // RFC 9293 §3.10.7.4: a reset flushes what was queued.
-            words.program.rx_tail.store(positions(words).0, Ordering::SeqCst);
-            words.agent.rx_eof.store(1, Ordering::SeqCst);
-            return Some(Read::Failed(errno));
-        }
-        // The end is looked at before the head: when it was reached, the head is final.
+        // End and error are looked at before the head: when either was reached, the head is final.
         let is_over = words.agent.rx_eof.load(Ordering::SeqCst) == 1
             || words.program.rx_shut.load(Ordering::Relaxed) == 1;
+        let has_failed = words.error.load(Ordering::SeqCst) != 0;
         let (head, tail) = positions(words);
         let there = head.wrapping_sub(tail).min(RX_BYTES as u64) as usize;
+        // As Linux has it, and against RFC 9293 §3.10.7.4: what arrived before a reset is read before the reset is told,
+        // and after the client's FIN a reader is told of nothing more.
         if there == 0 {
             if is_over {
                 return Some(Read::Eof);
+            }
+            if has_failed && let Some(errno) = words.take_error(placeholder) {
+                return Some(Read::Failed(errno));
             }
             drained(words, tail, placeholder);
             return None;
@@ -137,8 +148,7 @@ impl Session {
         if words.poisoned.load(Ordering::Relaxed) == 1 {
             return Write::Failed(Errno::CONNRESET);
         }
-        if let Some(errno) = errno_from_word(words.error.swap(0, Ordering::SeqCst)) {
-            words.agent.rx_eof.store(1, Ordering::SeqCst);
+        if let Some(errno) = words.take_error(placeholder) {
             return Write::Failed(errno);
         }
         let header = self.memory.header();
@@ -236,10 +246,13 @@ impl Session {
     /// `shutdown(2)`.
     ///
     /// # Errors
-    /// ENOTCONN on anything but a connection.
+    /// ENOTCONN on anything but a connection, and on one that is over in both directions.
     pub fn shutdown(&self, slot: SlotId, how: How) -> Result<(), Errno> {
         let words = self.slot(slot).ok_or(Errno::NOTCONN)?;
-        if words.state() != State::Connected {
+        let is_read_over = words.agent.rx_eof.load(Ordering::SeqCst) == 1
+            || words.error.load(Ordering::SeqCst) != 0;
+        let is_over = is_read_over && words.program.tx_shut.load(Ordering::SeqCst) == 1;
+        if words.state() != State::Connected || is_over {
             return Err(Errno::NOTCONN);
         }
         let kind = match how {
