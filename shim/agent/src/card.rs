@@ -132,10 +132,11 @@ impl Agent {
     fn connected(&mut self, socket: SocketId, errno: i32, local: SocketAddr, other: SocketAddr) {
         let Some((session, slot)) = self.find(socket) else { return };
         self.with_peer(session, |peer| {
+            let Some(place) = peer.socket_at(slot).filter(|place| place.is_connecting()) else {
+                return;
+            };
             if errno == 0 {
-                if let Some(place) = peer.socket_at(slot) {
-                    place.is_stream = true;
-                }
+                place.is_stream = true;
                 peer.host.set(slot, Some(local), Some(other), State::Connected);
                 peer.take_filler(slot);
             } else {

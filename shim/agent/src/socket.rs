@@ -22,7 +22,7 @@ pub(crate) struct Socket {
     pub(crate) tokens_owed: usize,
     /// Fillers that belong off it.
     pub(crate) fillers_owed: usize,
-    /// It is or was a connection: bytes may flow.
+    /// It is a connection that was made: bytes may flow.
     pub(crate) is_stream: bool,
     /// The client sent everything it will, or the program reads no more.
     pub(crate) is_read_over: bool,
@@ -63,6 +63,11 @@ impl Role {
 }
 
 impl Socket {
+    /// Its Connect is out. The wire came with it.
+    pub(crate) fn is_connecting(&self) -> bool {
+        !self.is_stream && matches!(self.role, Role::Wired(_))
+    }
+
     pub(crate) fn is_offered(&self) -> bool {
         matches!(self.role, Role::Offered { .. })
     }

@@ -22,7 +22,7 @@ use crate::stage::Stage;
 const SLOTS_AT: u64 = 4096;
 const SLOT_BYTES: u64 = 256;
 const TX_BYTES: u64 = 2 * 1024 * 1024;
-const TX_HEAD: u64 = 128;
+pub(crate) const TX_HEAD: u64 = 128;
 const TX_TAIL: u64 = 192;
 /// Slots the tape can reach by name; it has used fewer.
 const SLOTS_NEAR: u64 = 8;
@@ -43,6 +43,14 @@ impl Good {
         stage.settle();
         let connection = listener.accept();
         Good { _listener: listener, connection }
+    }
+
+    /// A request is answered.
+    pub(crate) fn binds(&self, stage: &mut Stage) {
+        let session = &self.connection.session;
+        let bound = stage.serve(|| session.bind(([127, 0, 0, 1], 0).into(), &[]));
+        session.close(bound.expect("a port").0);
+        stage.settle();
     }
 
     /// A round trip through agent and card.
@@ -83,31 +91,38 @@ impl Tape<'_> {
     }
 }
 
-struct Hostile {
-    control: Option<OwnedFd>,
+pub(crate) struct Hostile {
+    pub(crate) control: Option<OwnedFd>,
     memory: File,
     doorbell: OwnedFd,
     tx_at: u64,
-    id: SessionId,
-    replies: Vec<OwnedFd>,
-    placeholders: Vec<OwnedFd>,
+    pub(crate) id: SessionId,
+    pub(crate) replies: Vec<OwnedFd>,
+    pub(crate) placeholders: Vec<OwnedFd>,
 }
 
 impl Hostile {
-    fn open(stage: &mut Stage) -> Hostile {
+    /// Connects to the session path, and says nothing.
+    pub(crate) fn knock(stage: &Stage) -> OwnedFd {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let kind = SocketType::SEQPACKET;
-        let control = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None).unwrap();
-        let path = SocketAddrUnix::new(stage.agent.session_path()).unwrap();
-        rustix::net::connect(&control, &path).unwrap();
+        let control = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None);
+        let control = control.expect("a socket");
+        let path = SocketAddrUnix::new(stage.agent.session_path()).expect("a short path");
+        rustix::net::connect(&control, &path).expect("the agent listens");
+        control
+    }
+
+    pub(crate) fn open(stage: &mut Stage) -> Hostile {
+        let control = Hostile::knock(stage);
         send(&control, &hello(), &[]);
         stage.settle();
         let mut buffer = vec![0; frame::FRAME_BYTES_MAX];
-        let answer = frame::receive(&control, &mut buffer, RecvFlags::DONTWAIT).unwrap();
+        let answer = frame::receive(&control, &mut buffer, RecvFlags::DONTWAIT).expect("a Hello");
         let [Some(memory), Some(doorbell)] = answer.fds else { panic!("no memory") };
         let memory = File::from(memory);
         let mut slots = [0; 4];
-        memory.read_exact_at(&mut slots, 12).unwrap();
+        memory.read_exact_at(&mut slots, 12).expect("inside the memory");
         let slots = u64::from(u32::from_ne_bytes(slots));
         let tx_at = (SLOTS_AT + slots * SLOT_BYTES).next_multiple_of(4096);
         let opened = stage.card().said.iter().rev().find_map(|said| match said {
@@ -126,7 +141,7 @@ impl Hostile {
     }
 
     /// A listener and two connections of its own: slots 0, 1 and 2.
-    fn settle_in(&mut self, stage: &mut Stage) {
+    pub(crate) fn settle_in(&mut self, stage: &mut Stage) {
         self.request(&bind(SocketId(u32::MAX), 0), None);
         stage.settle();
         self.request(&listen(SocketId(0)), None);
@@ -139,14 +154,14 @@ impl Hostile {
         stage.settle();
     }
 
-    fn get(&self, at: u64) -> u64 {
+    pub(crate) fn get(&self, at: u64) -> u64 {
         let mut word = [0; 8];
-        self.memory.read_exact_at(&mut word, at).unwrap();
+        self.memory.read_exact_at(&mut word, at).expect("inside the memory");
         u64::from_ne_bytes(word)
     }
 
-    fn put(&self, at: u64, bytes: &[u8]) {
-        self.memory.write_all_at(bytes, at).unwrap();
+    pub(crate) fn put(&self, at: u64, bytes: &[u8]) {
+        self.memory.write_all_at(bytes, at).expect("inside the memory");
     }
 
     fn put_ring(&self, position: u64, bytes: &[u8]) {
@@ -155,7 +170,7 @@ impl Hostile {
         }
     }
 
-    fn frame(&self, bytes: &[u8], fds: &[&OwnedFd]) {
+    pub(crate) fn frame(&self, bytes: &[u8], fds: &[&OwnedFd]) {
         if let Some(control) = &self.control {
             let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
             // The agent may have closed it.
@@ -163,13 +178,13 @@ impl Hostile {
         }
     }
 
-    fn request(&mut self, message: &Message<'_>, wire: Option<OwnedFd>) {
+    pub(crate) fn request(&mut self, message: &Message<'_>, wire: Option<OwnedFd>) {
         let flags = SocketFlags::CLOEXEC;
         let kind = SocketType::SEQPACKET;
         let (own, theirs) =
-            rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None).unwrap();
+            rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None).expect("a pair");
         let mut bytes = Vec::new();
-        mqttshim_schema::encode(message, &mut bytes).unwrap();
+        mqttshim_schema::encode(message, &mut bytes).expect("well formed");
         match &wire {
             Some(wire) => self.frame(&bytes, &[&theirs, wire]),
             None => self.frame(&bytes, &[&theirs]),
@@ -177,19 +192,22 @@ impl Hostile {
         self.replies.push(own);
     }
 
-    fn attach(&mut self, slot: u32, has_wire: bool) {
+    pub(crate) fn attach(&mut self, slot: u32, has_wire: bool) {
         let (fd, wire) = placeholder(1);
-        let unspecified = ([0, 0, 0, 0], 0).into();
-        let message = Message::Accepted {
-            listener: SocketId(0),
-            socket: SocketId(slot),
-            local: unspecified,
-            peer: unspecified,
-        };
-        let mut bytes = Vec::new();
-        mqttshim_schema::encode(&message, &mut bytes).unwrap();
-        self.frame(&bytes, if has_wire { &[&wire] } else { &[] }.as_slice());
+        let bytes = attached(slot);
+        let fds: &[&OwnedFd] = if has_wire { &[&wire] } else { &[] };
+        self.frame(&bytes, fds);
         self.placeholders.push(fd);
+    }
+
+    /// Accepts one more connection, and keeps a copy of its wire.
+    pub(crate) fn attach_keeping_the_wire(&mut self, stage: &mut Stage) -> OwnedFd {
+        stage.card().accept_for(self.id);
+        stage.settle();
+        let (fd, wire) = placeholder(1);
+        self.frame(&attached(3), &[&wire]);
+        self.placeholders.push(fd);
+        wire
     }
 
     /// An entry as the contract has it, but for what it says.
@@ -219,7 +237,7 @@ impl Hostile {
 
     fn say(&mut self, tape: &mut Tape<'_>) {
         let socket = SocketId(tape.word() % 16);
-        let wire = (tape.byte() % 2 == 0).then(|| {
+        let wire = (tape.byte().is_multiple_of(2)).then(|| {
             let (fd, wire) = placeholder(2);
             self.placeholders.push(fd);
             wire
@@ -228,7 +246,8 @@ impl Hostile {
             0 => self.request(&bind(socket, u16::from(tape.byte())), wire),
             1 => self.request(&listen(socket), wire),
             2 => {
-                let socket = if tape.byte() % 2 == 0 { SocketId(u32::MAX) } else { socket };
+                let socket =
+                    if tape.byte().is_multiple_of(2) { SocketId(u32::MAX) } else { socket };
                 self.request(&connect(socket), wire);
             }
             3 => {
@@ -254,12 +273,12 @@ impl Hostile {
             2..=4 => self.entry(tape),
             5 => {
                 let by = u64::from(tape.word()) << (tape.byte() % 33);
-                let at = if tape.byte() % 4 == 0 { TX_TAIL } else { TX_HEAD };
+                let at = if tape.byte().is_multiple_of(4) { TX_TAIL } else { TX_HEAD };
                 self.put(at, &self.get(at).wrapping_add(by).to_ne_bytes());
             }
             6 => self.put_ring(self.get(TX_HEAD), &tape.bytes()),
             7 => self.say(tape),
-            8 => self.attach(u32::from(tape.byte() % 8), tape.byte() % 4 > 0),
+            8 => self.attach(u32::from(tape.byte() % 8), !tape.byte().is_multiple_of(4)),
             9 => {
                 if !self.placeholders.is_empty() {
                     let at = usize::from(tape.byte()) % self.placeholders.len();
@@ -315,7 +334,7 @@ pub(crate) fn play(tape: &[u8], stage: &mut Stage, good: &Good) {
     card.said.clear();
 }
 
-fn hello() -> Message<'static> {
+pub(crate) fn hello() -> Message<'static> {
     Message::Hello(Hello {
         version_min: VERSION_MIN,
         version_max: VERSION_MAX,
@@ -327,10 +346,24 @@ fn hello() -> Message<'static> {
     })
 }
 
-fn bind(socket: SocketId, port: u16) -> Message<'static> {
+pub(crate) fn bind(socket: SocketId, port: u16) -> Message<'static> {
     let (request, session, uid) = (RequestId(0), SessionId(0), 0);
     let address = ([127, 0, 0, 1], port).into();
     Message::Bind { request, session, socket, uid, address, options: Vec::new() }
+}
+
+/// The frame that hands over a wire.
+fn attached(slot: u32) -> Vec<u8> {
+    let unspecified = ([0, 0, 0, 0], 0).into();
+    let message = Message::Accepted {
+        listener: SocketId(0),
+        socket: SocketId(slot),
+        local: unspecified,
+        peer: unspecified,
+    };
+    let mut bytes = Vec::new();
+    mqttshim_schema::encode(&message, &mut bytes).expect("well formed");
+    bytes
 }
 
 fn listen(socket: SocketId) -> Message<'static> {
@@ -344,9 +377,9 @@ fn connect(socket: SocketId) -> Message<'static> {
     Message::Connect { request, session, socket, uid, address, options: Vec::new() }
 }
 
-fn send(control: &OwnedFd, message: &Message<'_>, fds: &[&OwnedFd]) {
+pub(crate) fn send(control: &OwnedFd, message: &Message<'_>, fds: &[&OwnedFd]) {
     let mut bytes = Vec::new();
-    mqttshim_schema::encode(message, &mut bytes).unwrap();
+    mqttshim_schema::encode(message, &mut bytes).expect("well formed");
     let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
-    frame::send(control, &bytes, &fds, SendFlags::DONTWAIT).unwrap();
+    frame::send(control, &bytes, &fds, SendFlags::DONTWAIT).expect("room for a frame");
 }

@@ -119,13 +119,13 @@ fn a_connection_reset_before_it_was_accepted_frees_its_slot_too() {
 
 /// Runs [`child`] in a process of its own.
 fn spawn(world: &World, mode: &str) -> std::process::Child {
-    Command::new(std::env::current_exe().unwrap())
+    Command::new(std::env::current_exe().expect("this binary"))
         .args(["--exact", "endings::child", "--nocapture"])
         .env("SEAM_PATH", &world.path)
         .env("SEAM_MODE", mode)
         .stdout(Stdio::null())
         .spawn()
-        .unwrap()
+        .expect("a process")
 }
 
 /// What the other process does; nothing when run as a test.

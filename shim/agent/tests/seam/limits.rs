@@ -162,7 +162,7 @@ fn descriptors_and_slots_do_not_leak() {
         }
         connection.close();
         world.until("closed", move |card| card.is_closed(socket));
-        if number % 50 == 0 {
+        if number.is_multiple_of(50) {
             drop(program.listen(0).unwrap());
             drop(world.program().listen(0).unwrap());
             let refused = program.connect();

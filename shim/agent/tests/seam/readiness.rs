@@ -127,7 +127,7 @@ fn late_wire(
     then: impl FnOnce(&mut Card, mqttshim_schema::SocketId) + Send + 'static,
 ) -> (World, Connection) {
     let world = World::new();
-    let listener = world.program().listen(0).unwrap();
+    let listener = world.program().listen(0).expect("a port");
     let socket = world.card(Card::accept);
     let ready = wait(listener.fd(), PollFlags::IN, PATIENCE);
     assert_eq!(ready, PollFlags::IN);

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use mqttshim_agent::{Agent, AgentConfig};
 use mqttshim_channel::in_process::{InProcess, pair};
-use mqttshim_session::Session;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::card::{Card, MESSAGE_BYTES};
+use crate::program::ready;
 
 /// Messages the channel queues, unless a test wants fewer.
 pub(crate) const QUEUE: usize = 256;
@@ -69,8 +69,11 @@ impl Stage {
     /// When that never comes.
     pub(crate) fn settle(&mut self) {
         for _ in 0..10_000 {
-            if !self.turn() && self.agent.prepare_sleep() {
-                self.agent.woke();
+            if self.turn() || !self.agent.prepare_sleep() {
+                continue;
+            }
+            self.agent.woke();
+            if ready(self.agent.readiness()).is_empty() {
                 return;
             }
         }
@@ -125,10 +128,5 @@ impl Stage {
             }
             asking.join().expect("the request did not panic")
         })
-    }
-
-    pub(crate) fn open(&mut self, name: &str) -> Session {
-        let path = self.agent.session_path().to_path_buf();
-        self.serve(|| Session::open(&path, name, 3)).expect("a session")
     }
 }

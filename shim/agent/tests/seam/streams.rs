@@ -257,8 +257,8 @@ fn a_slow_reader_stops_its_own_client_and_no_other() {
     });
     assert_eq!(quick.read_exactly(bytes.len()), bytes);
     // One byte at a time, as mosquitto reads, then all of it.
-    for at in 0..1_000 {
-        assert_eq!(slow.read_exactly(1), [bytes[at]]);
+    for byte in &bytes[..1_000] {
+        assert_eq!(slow.read_exactly(1), [*byte]);
     }
     assert_eq!(slow.read_exactly(bytes.len() - 1_000), bytes[1_000..]);
 }
