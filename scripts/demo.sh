@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Runs a plain mosquitto and one on us side by side, measures both in one run, prints a table, stops what it started.
-# Works as root and as an ordinary user. DURATION (seconds a step) and SUBSCRIBERS can be set.
+# Works as root and as an ordinary user. Settings: DURATION (seconds a step), SUBSCRIBERS (1,10,100,1000), and files to write:
+# JSON, HTML.
 set -eu
 cd "$(dirname "$0")/.."
-PATH="$PATH:/usr/sbin:/sbin:$HOME/.cargo/bin"
+PATH="$PATH:/usr/sbin:/sbin:${CARGO_HOME:-${HOME:-}/.cargo}/bin"
 subscribers=${SUBSCRIBERS:-1,10,100,1000}
 duration=${DURATION:-5}
 
@@ -23,6 +24,7 @@ echo "demo: building (the first time takes a few minutes)"
 cargo build --release --workspace --quiet
 
 release=${CARGO_TARGET_DIR:-target}/release
+case $release in /*) ;; *) release=$PWD/$release ;; esac
 folder=$(mktemp -d "${TMPDIR:-/tmp}/mqttshim-demo.XXXXXX")
 chmod 755 "$folder"
 pids=()
@@ -62,7 +64,8 @@ for _ in $(seq 100); do [ -S "$folder/session.sock" ] && break; sleep 0.1; done
 [ -S "$folder/session.sock" ] || { echo "demo: dpu-server did not start; its log:" >&2; cat "$folder/dpu-server.log" >&2; exit 1; }
 mosquitto -c "$folder/plain.conf" >"$folder/plain.log" 2>&1 &
 plain_pid=$!; pids+=("$plain_pid")
-MQTTSHIM_LISTEN=$card MQTTSHIM_SESSION="$folder/session.sock" MQTTSHIM_FALLBACK=fail LD_PRELOAD="$PWD/$release/libmqttshim.so" \
+# LD_PRELOAD by hand would do too; this says why where the library cannot be preloaded. The program keeps the process.
+"$release/mqttshim" run --listen "$card" --session "$folder/session.sock" --fallback fail -- \
   mosquitto -c "$folder/card.conf" >"$folder/card.log" 2>&1 &
 broker_pid=$!; pids+=("$broker_pid")
 wait_for_port "$plain" plain; wait_for_port "$card" card
@@ -73,4 +76,9 @@ echo "demo: $(mosquitto -h | head -1 || true), plain and on us; 64-byte QoS 0 me
   --subscribers "$subscribers" --rate 20 --payload 64 --qos 0 --duration "$duration" \
   ${JSON:+--json "$JSON"} ${HTML:+--html "$HTML"}
 echo
+# The clients have left; what is shown is the whole once the broker has closed their connections.
+for _ in $(seq 20); do
+  "$release/mqttshim" stat --metrics "127.0.0.1:$metrics" --json | grep -q '"mqttshim_connections","value":0' && break
+  sleep 0.1
+done
 "$release/mqttshim" stat --metrics "127.0.0.1:$metrics"
