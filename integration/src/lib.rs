@@ -21,6 +21,7 @@ pub mod broker;
 pub mod card;
 pub mod compiler;
 pub mod crowd;
+pub mod differential;
 pub mod folder;
 pub mod metrics;
 pub mod mqtt;

@@ -1,0 +1,283 @@
+//! Scenarios from seeds.
+//!
+//! A scenario has a flavour, drawn first: how much it uses of what. Plain ones are where the card distributes most, colourful ones
+//! where it has most reasons not to. The generator keeps a rough picture of who is connected, only so that most steps mean something;
+//! a wrong picture costs a step, not correctness.
+//!
+//! Not generated, because two runs may rightly differ or would take long: expiries and delays that run out, `$SYS`, keep-alives that
+//! time out, more bytes for a client that does not read than the card keeps for it.
+
+mod posts;
+mod race;
+mod steps;
+
+use super::rng::Rng;
+use super::scenario::Action;
+use super::scenario::{Cut, Group, Scenario, Step};
+use crate::mqtt::Version;
+
+/// Bytes published while somebody does not read, and within one group: well below the card's bound for one client.
+const BYTES_MAX: usize = 300_000;
+
+/// Topic Names, from which each scenario takes some.
+const TOPICS: [&str; 14] = [
+    "a",
+    "a/b",
+    "a/b/c",
+    "a//b",
+    "/",
+    "/a",
+    "b",
+    "b/c",
+    "b/c/d",
+    "c/d",
+    "$dev/a",
+    "é/ü",
+    "a/b/",
+    "x/y/z/1/2/3/4/5/6/7/8/9",
+];
+/// Topic Filters with wildcards.
+const WILD: [&str; 14] = [
+    "#", "+", "a/#", "a/+", "+/b", "a/+/c", "+/+", "/+", "/#", "b/+/d", "$dev/#", "$dev/+", "+/#",
+    "x/#",
+];
+
+/// A scenario of this seed, always the same.
+#[must_use]
+pub fn generate(seed: u64) -> Scenario {
+    let mut rng = Rng::new(seed);
+    let flavour = Flavour::draw(&mut rng);
+    let clients = rng.between(3, 10);
+    let mut topics: Vec<&str> = TOPICS.to_vec();
+    while topics.len() > flavour.topics {
+        topics.swap_remove(rng.below(topics.len()));
+    }
+    let mut generator = Generator {
+        rng,
+        flavour,
+        topics,
+        clients: vec![Guest::default(); clients],
+        next_number: 0,
+        group: 0,
+        stalled_bytes: 0,
+        groups: Vec::new(),
+    };
+    generator.open();
+    for _ in 0..generator.flavour.groups {
+        generator.group();
+    }
+    generator.close();
+    Scenario { seed, clients, groups: generator.groups }
+}
+
+/// How much a scenario uses of what, mostly in percent.
+#[derive(Clone, Debug)]
+struct Flavour {
+    topics: usize,
+    groups: usize,
+    old_version: usize,
+    v5: usize,
+    wild: usize,
+    shared: usize,
+    persistent: usize,
+    will: usize,
+    retained: usize,
+    above_qos_0: usize,
+    sub_above_qos_0: usize,
+    options: usize,
+    properties: usize,
+    alias: usize,
+    large: usize,
+    malformed: usize,
+    churn: usize,
+    races: usize,
+    pieces: usize,
+}
+
+impl Flavour {
+    fn draw(rng: &mut Rng) -> Flavour {
+        let is_plain = rng.percent(50);
+        let mut some = |chance: usize, most: usize| {
+            let chance = if is_plain { chance / 3 } else { chance };
+            if rng.percent(chance) { rng.between(1, most) } else { 0 }
+        };
+        Flavour {
+            old_version: some(30, 30),
+            wild: some(70, 60),
+            shared: some(25, 25),
+            persistent: some(80, 60),
+            will: some(50, 40),
+            retained: some(60, 30),
+            above_qos_0: some(80, 60),
+            sub_above_qos_0: some(90, 60),
+            options: some(40, 40),
+            properties: some(90, 60),
+            alias: some(25, 30),
+            large: some(60, 15),
+            malformed: some(40, 6),
+            churn: some(80, 25),
+            races: some(100, 30),
+            pieces: some(90, 60),
+            v5: rng.between(0, 100),
+            topics: rng.between(3, 8),
+            groups: rng.between(8, 36),
+        }
+    }
+}
+
+/// What the generator believes of a client.
+#[derive(Clone, Debug, Default)]
+struct Guest {
+    is_online: bool,
+    version: Option<Version>,
+    is_stalled: bool,
+    is_holding: bool,
+    has_will: bool,
+    filters: Vec<String>,
+}
+
+impl Guest {
+    fn can_act(&self) -> bool {
+        self.is_online && !self.is_stalled
+    }
+
+    fn is_v5(&self) -> bool {
+        self.version == Some(Version::V5)
+    }
+}
+
+struct Generator {
+    rng: Rng,
+    flavour: Flavour,
+    topics: Vec<&'static str>,
+    clients: Vec<Guest>,
+    next_number: usize,
+    /// Number of the group in the making.
+    group: usize,
+    /// Bytes published since somebody stopped reading.
+    stalled_bytes: usize,
+    groups: Vec<Group>,
+}
+
+impl Generator {
+    /// Everybody comes and subscribes.
+    fn open(&mut self) {
+        for client in 0..self.clients.len() {
+            let action = self.connect(client, true);
+            self.settled(client, action);
+            if self.clients[client].can_act() && self.rng.percent(85) {
+                let action = self.subscribe(client);
+                self.settled(client, action);
+            }
+        }
+    }
+
+    fn group(&mut self) {
+        if self.rng.percent(self.flavour.races) && self.race() {
+            return;
+        }
+        let client = self.rng.below(self.clients.len());
+        let guest = &self.clients[client];
+        let churn = self.flavour.churn;
+        if guest.is_stalled {
+            let action = self.resume(client);
+            self.settled(client, action);
+            return;
+        }
+        if !guest.is_online {
+            if self.rng.percent(50) {
+                let action = self.connect(client, false);
+                self.settled(client, action);
+            }
+            return;
+        }
+        let drawn = self.rng.weighted(&[
+            120,
+            10 + churn,
+            churn,
+            churn / 2,
+            churn / 2,
+            churn / 3,
+            churn / 3,
+            self.flavour.malformed,
+            3 + self.flavour.large,
+            self.flavour.sub_above_qos_0 / 6,
+            3,
+        ]);
+        let action = match drawn {
+            0 => Action::Publish(self.posts(client, 6)),
+            1 => self.subscribe(client),
+            2 => self.unsubscribe(client),
+            3 => self.connect(client, false),
+            4 => self.disconnect(client),
+            5 => self.leave(client, Action::Drop),
+            6 => self.leave(client, Action::Reset),
+            7 => self.malformed(client),
+            8 => self.stall(client),
+            9 => self.hold_or_release(client),
+            _ => Action::Ping,
+        };
+        self.settled(client, action);
+    }
+
+    /// Everybody reads and acknowledges again, so that all is seen.
+    fn close(&mut self) {
+        for client in 0..self.clients.len() {
+            if self.clients[client].is_stalled {
+                let action = self.resume(client);
+                self.settled(client, action);
+            }
+            if self.clients[client].is_holding {
+                let action = self.hold_or_release(client);
+                self.settled(client, action);
+            }
+        }
+    }
+
+    fn settled(&mut self, client: usize, action: Action) {
+        let step = self.step(client, action);
+        self.push(vec![step]);
+    }
+
+    fn step(&mut self, client: usize, action: Action) -> Step {
+        let cut = match self.rng.weighted(&[50, 50, self.flavour.pieces]) {
+            0 => Cut::Joined,
+            1 => Cut::Packets,
+            _ => Cut::Pieces(self.rng.between(2, 8)),
+        };
+        Step { client, action, cut }
+    }
+
+    fn push(&mut self, steps: Vec<Step>) {
+        self.groups.push(Group { number: self.group, steps });
+        self.group += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_always_gives_the_same_scenario() {
+        for seed in 0..50 {
+            assert_eq!(generate(seed).to_string(), generate(seed).to_string());
+        }
+        assert_ne!(generate(1).to_string(), generate(2).to_string());
+    }
+
+    #[test]
+    fn a_race_has_at_most_one_step_a_client() {
+        let mut races = 0;
+        for seed in 0..300 {
+            for group in generate(seed).groups.iter().filter(|group| group.is_race()) {
+                let mut clients: Vec<_> = group.steps.iter().map(|step| step.client).collect();
+                clients.sort_unstable();
+                clients.dedup();
+                assert_eq!(clients.len(), group.steps.len(), "seed {seed}");
+                races += 1;
+            }
+        }
+        assert!(races > 100, "{races} races");
+    }
+}

@@ -1,0 +1,94 @@
+//! Messages: topics, sizes, QoS, properties, aliases.
+
+use super::super::record::EXPIRY_STEP_S;
+use super::super::scenario::Post;
+use super::{BYTES_MAX, Generator};
+use crate::mqtt::{Message, string};
+
+/// Room for the mark of a message, in bytes.
+const MARK_BYTES: usize = 32;
+/// Around the largest payload the card takes, and beyond.
+const LARGE_BYTES: [usize; 6] = [65_000, 65_535, 65_536, 65_537, 70_000, 16_383];
+/// Highest Topic Alias mosquitto accepts, and one more than that.
+const ALIASES: [u8; 5] = [1, 2, 3, 10, 11];
+
+impl Generator {
+    /// Up to `most` messages of one client, back to back.
+    pub(super) fn posts(&mut self, client: usize, most: usize) -> Vec<Post> {
+        let count = self.rng.between(1, most);
+        let mut bytes =
+            if self.clients.iter().any(|guest| guest.is_stalled) { self.stalled_bytes } else { 0 };
+        let topic = *self.rng.pick(&self.topics);
+        let mut posts = Vec::new();
+        for _ in 0..count {
+            let topic = if self.rng.percent(60) { topic } else { *self.rng.pick(&self.topics) };
+            let post = self.post(client, topic);
+            bytes += post.payload_bytes + MARK_BYTES;
+            if bytes > BYTES_MAX {
+                break;
+            }
+            posts.push(post);
+        }
+        self.stalled_bytes = bytes;
+        posts
+    }
+
+    fn post(&mut self, client: usize, topic: &str) -> Post {
+        let payload_bytes = if self.rng.percent(self.flavour.large) {
+            *self.rng.pick(&LARGE_BYTES)
+        } else if self.rng.percent(4) {
+            0
+        } else {
+            self.rng.between(MARK_BYTES, 200)
+        };
+        let is_retained = self.rng.percent(self.flavour.retained);
+        // Mostly 0 or 1, as in the field.
+        let qos =
+            if self.rng.percent(self.flavour.above_qos_0) { *self.rng.pick(&[1, 1, 2]) } else { 0 };
+        let is_v5 = self.clients[client].is_v5();
+        let properties = if is_v5 { self.properties() } else { Vec::new() };
+        let alias = (is_v5 && self.rng.percent(self.flavour.alias))
+            .then(|| (*self.rng.pick(&ALIASES), self.rng.percent(60)));
+        let is_repeated = self.rng.percent(self.flavour.above_qos_0 / 5);
+        let message = Message { qos, is_retained, properties, ..Message::new(topic, Vec::new()) };
+        let number = self.next_number;
+        self.next_number += 1;
+        Post { number, group: self.group, message, payload_bytes, alias, is_repeated }
+    }
+
+    /// Properties of a PUBLISH, in any order.
+    pub(super) fn properties(&mut self) -> Vec<u8> {
+        let mut list: Vec<Vec<u8>> = Vec::new();
+        if !self.rng.percent(self.flavour.properties) {
+            return Vec::new();
+        }
+        for number in 0..self.rng.below(4) {
+            let value = self.rng.below(100);
+            list.push(
+                [&[0x26][..], &string("key"), &string(&format!("{number}-{value}"))].concat(),
+            );
+        }
+        if self.rng.percent(30) {
+            list.push([&[0x03][..], &string("text/plain")].concat());
+        }
+        if self.rng.percent(30) {
+            list.push([&[0x08][..], &string("answers/here")].concat());
+        }
+        if self.rng.percent(30) {
+            list.push([&[0x09][..], &string("\u{1}correlation\0")].concat());
+        }
+        if self.rng.percent(30) {
+            list.push(vec![0x01, u8::from(self.rng.percent(50))]);
+        }
+        if self.rng.percent(30) {
+            let steps = u32::try_from(self.rng.between(1, 9)).expect("a digit");
+            list.push([&[0x02][..], &(steps * EXPIRY_STEP_S).to_be_bytes()].concat());
+        }
+        let mut mixed = Vec::new();
+        while !list.is_empty() {
+            let index = self.rng.below(list.len());
+            mixed.extend(list.remove(index));
+        }
+        mixed
+    }
+}

@@ -1,0 +1,204 @@
+//! What a single client does besides publishing.
+
+use super::super::scenario::{Action, Mark};
+use super::{Generator, WILD};
+use crate::mqtt::{Login, Message, Version, packet, string};
+
+/// A Session Expiry, a Will Delay: longer than any run, in seconds.
+const LONG_S: u32 = 4000;
+
+impl Generator {
+    /// `is_simple`: without anything behind the CONNECT.
+    pub(super) fn connect(&mut self, client: usize, is_simple: bool) -> Action {
+        let version = match () {
+            () if self.rng.percent(self.flavour.old_version) => Version::V31,
+            () if self.rng.percent(self.flavour.v5) => Version::V5,
+            () => Version::V311,
+        };
+        let is_v5 = version == Version::V5;
+        let is_persistent = self.rng.percent(self.flavour.persistent);
+        let is_clean = if is_persistent { self.rng.percent(15) && is_v5 } else { true };
+        let mut login = Login::new("").version(version);
+        login.is_clean = is_clean;
+        login.keep_alive_s = *self.rng.pick(&[0, 0, 60, 300, 10]);
+        let is_online = self.clients[client].is_online;
+        let is_anonymous =
+            !is_persistent && !is_online && version != Version::V31 && self.rng.percent(5);
+        if is_v5 {
+            login.properties = self.login_properties(is_persistent);
+        }
+        let has_will = !is_anonymous && self.rng.percent(self.flavour.will);
+        if has_will {
+            login.will = Some(self.will(client, is_v5));
+        }
+        let guest = &mut self.clients[client];
+        guest.is_online = true;
+        guest.version = Some(version);
+        guest.is_holding = false;
+        guest.has_will = has_will;
+        if is_clean {
+            guest.filters.clear();
+        }
+        let mut early = Vec::new();
+        if !is_simple && self.rng.percent(25) {
+            for _ in 0..self.rng.between(1, 3) {
+                early.push(match self.rng.below(4) {
+                    0 => self.subscribe(client),
+                    1 => Action::Ping,
+                    _ => Action::Publish(self.posts(client, 3)),
+                });
+            }
+        }
+        Action::Connect { login, is_anonymous, early }
+    }
+
+    fn login_properties(&mut self, is_persistent: bool) -> Vec<u8> {
+        let mut list = Vec::new();
+        if is_persistent {
+            let expiry_s = if self.rng.percent(20) { u32::MAX } else { LONG_S };
+            list.push([&[0x11][..], &expiry_s.to_be_bytes()].concat());
+        }
+        if self.rng.percent(15) {
+            // Receive Maximum.
+            list.push(vec![0x21, 0, u8::try_from(self.rng.between(1, 30)).expect("small")]);
+        }
+        if self.rng.percent(15) {
+            // Maximum Packet Size.
+            let bytes = *self.rng.pick(&[60_u32, 120, 200, 1000, 66_000]);
+            list.push([&[0x27][..], &bytes.to_be_bytes()].concat());
+        }
+        if self.rng.percent(10) {
+            list.push([&[0x26][..], &string("who"), &string("me")].concat());
+        }
+        if self.rng.percent(10) {
+            // Request Problem Information.
+            list.push(vec![0x17, 0]);
+        }
+        if self.rng.percent(10) {
+            // Topic Alias Maximum: the broker may use aliases.
+            list.push(vec![0x22, 0, 5]);
+        }
+        list.concat()
+    }
+
+    fn will(&mut self, client: usize, is_v5: bool) -> Message {
+        let qos = *self.rng.pick(&[0, 0, 1, 2]);
+        let mark = Mark { group: self.group, client, qos, number: self.next_number };
+        self.next_number += 1;
+        let mut properties = if is_v5 { self.properties() } else { Vec::new() };
+        if is_v5 && self.rng.percent(20) {
+            let delay_s = *self.rng.pick(&[0, LONG_S]);
+            properties.extend([&[0x18][..], &delay_s.to_be_bytes()].concat());
+        }
+        let topic = *self.rng.pick(&self.topics);
+        let payload = if self.rng.percent(10) { String::new() } else { format!("{mark}will") };
+        let is_retained = self.rng.percent(self.flavour.retained);
+        Message { qos, is_retained, properties, ..Message::new(topic, payload) }
+    }
+
+    pub(super) fn subscribe(&mut self, client: usize) -> Action {
+        let mut filters = Vec::new();
+        for _ in 0..self.rng.between(1, 3) {
+            let mut filter = if self.rng.percent(self.flavour.wild) {
+                (*self.rng.pick(&WILD)).to_owned()
+            } else {
+                (*self.rng.pick(&self.topics)).to_owned()
+            };
+            let is_shared = self.rng.percent(self.flavour.shared) && !filter.starts_with('$');
+            if is_shared {
+                filter = format!("$share/group/{filter}");
+            }
+            let qos = if self.rng.percent(self.flavour.sub_above_qos_0) {
+                *self.rng.pick(&[1, 2])
+            } else {
+                0
+            };
+            let mut options = qos;
+            if self.rng.percent(self.flavour.options) {
+                // No Local (not with a shared one: that ends the connection), Retain As Published, Retain Handling.
+                let no_local = if is_shared && self.rng.percent(90) { 0 } else { 4 };
+                options |= *self.rng.pick(&[no_local, 8, 0x10, 0x20, no_local | 8]);
+            }
+            self.clients[client].filters.push(filter.clone());
+            filters.push((filter, options));
+        }
+        let has_identifier = self.rng.percent(self.flavour.options / 2);
+        let identifier =
+            has_identifier.then(|| u8::try_from(self.rng.between(1, 127)).expect("small"));
+        Action::Subscribe { filters, identifier }
+    }
+
+    pub(super) fn unsubscribe(&mut self, client: usize) -> Action {
+        let known = self.clients[client].filters.clone();
+        let mut filters = Vec::new();
+        for _ in 0..self.rng.between(1, 2) {
+            filters.push(if known.is_empty() || self.rng.percent(15) {
+                (*self.rng.pick(&WILD)).to_owned()
+            } else {
+                self.rng.pick(&known).clone()
+            });
+        }
+        Action::Unsubscribe(filters)
+    }
+
+    pub(super) fn disconnect(&mut self, client: usize) -> Action {
+        let reason = *self.rng.pick(&[0, 0, 0, 4]);
+        // Zero cannot become more [MQTT-3.14.2-2]; a broker may punish that.
+        let expiry_s = self.rng.percent(15).then(|| *self.rng.pick(&[0, LONG_S]));
+        self.leave(client, Action::Disconnect { reason, expiry_s })
+    }
+
+    pub(super) fn leave(&mut self, client: usize, action: Action) -> Action {
+        self.clients[client].is_online = false;
+        action
+    }
+
+    pub(super) fn stall(&mut self, client: usize) -> Action {
+        if !self.clients.iter().any(|guest| guest.is_stalled) {
+            self.stalled_bytes = 0;
+        }
+        self.clients[client].is_stalled = true;
+        Action::Stall
+    }
+
+    pub(super) fn resume(&mut self, client: usize) -> Action {
+        self.clients[client].is_stalled = false;
+        Action::Resume
+    }
+
+    pub(super) fn hold_or_release(&mut self, client: usize) -> Action {
+        let guest = &mut self.clients[client];
+        guest.is_holding = !guest.is_holding;
+        if guest.is_holding { Action::HoldAcks } else { Action::ReleaseAcks }
+    }
+
+    pub(super) fn malformed(&mut self, client: usize) -> Action {
+        let is_v5 = self.clients[client].is_v5();
+        let topic = *self.rng.pick(&self.topics);
+        let no_properties: &[u8] = if is_v5 { &[0] } else { &[] };
+        let bytes = match self.rng.below(16) {
+            // Packet types that are none, or not a client's.
+            0 => vec![0x00, 0x00],
+            1 => vec![0xf1, 0x00],
+            2 => vec![0x20, 0x02, 0x00, 0x00],
+            3 => vec![0xd0, 0x00],
+            // Lengths: of five bytes, and of a packet that never ends.
+            4 => vec![0x30, 0xff, 0xff, 0xff, 0xff, 0x01],
+            5 => [&[0x30, 0xff, 0x7f, 0x00, 0x01][..], b"a"].concat(),
+            // PUBLISH: QoS 3, DUP with QoS 0, wildcards, no topic, bad UTF-8, Packet Identifier 0.
+            6 => packet(0x36, &[&string(topic)[..], &[0, 9], no_properties, b"x"].concat()),
+            7 => packet(0x38, &[&string(topic)[..], no_properties, b"x"].concat()),
+            8 => packet(0x30, &[&string("a/+")[..], no_properties, b"x"].concat()),
+            9 => packet(0x30, &[&string("")[..], no_properties, b"x"].concat()),
+            10 => packet(0x30, &[&[0, 2, 0xc3, 0x28][..], no_properties, b"x"].concat()),
+            11 => packet(0x32, &[&string(topic)[..], &[0, 0], no_properties, b"x"].concat()),
+            // SUBSCRIBE: no filter, wrong flags, a wildcard inside a level.
+            12 => packet(0x82, &[&[0, 9][..], no_properties].concat()),
+            13 => packet(0x80, &[&[0, 9][..], no_properties, &string("a"), &[0]].concat()),
+            14 => packet(0x82, &[&[0, 9][..], no_properties, &string("a+/b"), &[0]].concat()),
+            // A second CONNECT.
+            _ => Login::new("again").encode(),
+        };
+        self.leave(client, Action::Malformed(bytes))
+    }
+}
