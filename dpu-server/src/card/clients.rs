@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::sockets::{Client, Entry, Kind, Stream};
+use super::sockets::{Broker, Client, Entry, Kind, Stream};
 use super::{ACCEPT_RETRY, ACCEPTS_MAX, Card, READS_MAX, TO_BROKER_BYTES_MAX};
 use crate::attach::Attach;
 use crate::mqtt::ConnId;
@@ -31,14 +31,28 @@ impl<A: Attach, S: Stack> Card<A, S> {
                     stream.may_read |= readable;
                     stream.has_end |= ended;
                     stream.may_send |= writable;
+                    let is_half_closed = stream.client == Client::Fin;
                     if readable {
                         self.queue_read(key);
                     }
                     if writable {
                         self.queue_send(key);
                     }
+                    if ended && is_half_closed {
+                        self.look_for_reset(key);
+                    }
                 }
             }
+        }
+    }
+
+    /// A client that has sent its FIN is not read any more: a reset behind it shows as its socket's error only.
+    fn look_for_reset(&mut self, key: Key) {
+        let mut value = [0; 4];
+        let read = self.stack.option(key, libc::SOL_SOCKET, libc::SO_ERROR, &mut value);
+        let errno = i32::from_ne_bytes(value);
+        if read == Ok(4) && errno != 0 {
+            self.client_ended(key, Client::Gone(Errno::from_raw_os_error(errno)), Instant::now());
         }
     }
 
@@ -189,6 +203,8 @@ impl<A: Attach, S: Stack> Card<A, S> {
         let session = entry.session;
         let Some(stream) = entry.stream() else { return };
         stream.may_read = false;
+        // After a FIN a reset is news.
+        stream.is_told = false;
         stream.client = how;
         self.sessions[session].core.handle_client_gone(ConnId(key.0), now);
         if let Client::Gone(_) = how {
@@ -215,6 +231,10 @@ impl<A: Attach, S: Stack> Card<A, S> {
     pub(super) fn send_failed(&mut self, key: Key, error: Errno) {
         self.drop_outbox(key);
         let Some(stream) = self.sockets[key.index()].stream() else { return };
+        if stream.client == Client::Fin && stream.broker != Broker::Closed {
+            self.client_ended(key, Client::Gone(error), Instant::now());
+            return;
+        }
         stream.send_error = Some(error);
         stream.may_send = false;
         stream.may_read = true;

@@ -54,6 +54,21 @@ fn a_reset_met_by_a_send_is_reported_once_and_as_such() {
 }
 
 #[test]
+fn a_reset_behind_the_clients_fin_is_reported_too() {
+    let mut scene = Scene::new();
+    let (client, key) = scene.client();
+    scene.card.stack.client_fin(client);
+    scene.run();
+    assert!(scene.card.attach.seen(key).eof);
+    scene.card.stack.client_reset(client);
+    scene.write(key, b"into the void");
+    assert!(scene.card.attach.seen(key).reset.is_some());
+    assert_eq!(scene.card.stack.sockets_open(), 1);
+    scene.close(key, false);
+    assert_eq!(scene.card.sockets_open(), 1);
+}
+
+#[test]
 fn what_the_broker_wrote_before_it_closed_is_delivered_then_fin() {
     let mut scene = Scene::with(Trust::Observed, 1000);
     let (client, key) = scene.client();
