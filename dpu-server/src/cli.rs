@@ -24,9 +24,9 @@ struct Cli {
 
 const AFTER_HELP: &str = "\
 EXAMPLES
-  dpu-server run --trust suback --metrics 127.0.0.1:9464
+  dpu-server run --trust suback --metrics 127.0.0.1:9184
       Serve the brokers of this machine; let the card distribute where SUBACK means permission.
-  LD_PRELOAD=libmqttshim.so mosquitto -c mosquitto.conf
+  mqttshim run -- mosquitto -c mosquitto.conf
       A broker on it.
   dpu-server check-config /etc/mqttshim/card.toml
       Look for mistakes without serving.
@@ -49,7 +49,7 @@ CONFIGURATION FILE
     subscriptions_max       subscriptions of a broker [1000000]
     topic_levels_max        levels of a topic [128]
     mqtt_sessions_max       MQTT sessions of a broker, connected or not [250000]
-    unanswered_max          SUBSCRIBEs of one client without an answer [1024]
+    unanswered_max          filters in requests of one client without an answer [16384]
     routes_max              topics of a broker whose subscribers are remembered [4096]
   At a limit the broker does the work, or a copy is dropped and counted.
 
@@ -208,6 +208,25 @@ mod tests {
         }
         for word in ["doca", "smoltcp", "--device", "--port", "--decision"] {
             assert!(!help.contains(word), "{word}");
+        }
+    }
+
+    #[test]
+    fn help_says_the_default_of_every_limit_of_the_core() {
+        let is = crate::mqtt::Limits::default();
+        for (key, value) in [
+            ("inspect_bytes_max", is.inspect_bytes_max),
+            ("outbox_bytes_max", is.outbox_bytes_max),
+            ("outbox_messages_max", is.outbox_messages_max),
+            ("outbox_total_bytes_max", is.outbox_total_bytes_max),
+            ("subscriptions_max", is.subscriptions_max),
+            ("topic_levels_max", is.topic_levels_max),
+            ("mqtt_sessions_max", is.sessions_max),
+            ("unanswered_max", is.unanswered_max),
+            ("routes_max", is.routes_max),
+        ] {
+            let line = RUN_HELP.lines().find(|line| line.trim_start().starts_with(key)).unwrap();
+            assert!(line.ends_with(&format!("[{value}]")), "{line}, and it is {value}");
         }
     }
 
