@@ -4,6 +4,10 @@
 //! Core::poll_dirty ──► upward   ──► attach.data, as far as credit goes
 //!                 └──► sendable ──► Batch ──► stack.send ──► advance, credit back to the broker
 //! ```
+//!
+//! A connection is dirty when its core put something into its outbox or its queue to the broker. The batch borrows every
+//! outbox, so all subscribers of a PUBLISH are one submission to the kernel (`stack::kernel::uring`); what a socket does not
+//! take stays where it is until the stack reports room.
 
 use std::time::Instant;
 
@@ -14,7 +18,7 @@ use crate::mqtt::ConnId;
 use crate::stack::{Batch, Key, Sent, Stack};
 
 impl<A: Attach, S: Stack> Card<A, S> {
-    /// True if anything moved.
+    /// The last step of a pass. True if anything moved.
     pub(super) fn flush(&mut self, now: Instant) -> bool {
         self.collect_dirty();
         let up = self.send_up();

@@ -7,8 +7,12 @@
 //! stack  ──── bytes ─────► Core::handle_client ──► queues ──► attach.data
 //! ```
 //!
-//! One [`Core`] a broker's session. This driver holds no MQTT rule: it moves bytes, and knows how
-//! connections begin (`clients`), stall (`flush`) and end (`endings`).
+//! One [`Core`] a broker's session. This driver holds no MQTT rule: it moves bytes, and knows how connections begin
+//! (`clients`), stall (`flush`) and end (`endings`). [`Card::turn`] is the whole pass; `server` calls it with what the
+//! stack's `wait` reported, and again as long as anything moved.
+//!
+//! One number names a socket everywhere: [`Key`] here and in the stack, [`ConnId`](crate::mqtt::ConnId) in the core. It is
+//! given out here, dense, and free again when both sides are done with it.
 //!
 //! Bounds of one pass: `MESSAGES_MAX` messages of hosts, `READS_MAX` reads of `READ_BYTES`, `ACCEPTS_MAX`
 //! connections a listener. Towards a broker at most `TO_BROKER_BYTES_MAX` of one client and one read wait, then the
@@ -147,6 +151,9 @@ impl<A: Attach, S: Stack> Card<A, S> {
     }
 
     /// One pass over everything that changed; true if anything moved, so that another pass may find more.
+    ///
+    /// A PUBLISH passes through it in one go: `read` hands it to the core, which fills outboxes or the queue to the
+    /// broker, and `flush` empties them.
     pub fn turn(&mut self, events: &[Event], now: Instant) -> bool {
         self.note_events(events, now);
         let mut moved = self.take_requests(now);

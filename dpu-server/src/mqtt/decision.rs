@@ -7,7 +7,8 @@
 //!
 //! The rule behind all rules: the card takes a PUBLISH only where every subscriber provably gets what the broker would
 //! have sent it. A message is wholly the card's or wholly the broker's. Checks run from cheap to dear; the first that
-//! fails names the reason.
+//! fails names the reason. [`rule_out`] is asked when the fixed header is there, [`decide`] about a packet that is here
+//! whole; who subscribed is `routes`' to find.
 
 use super::config::{Limits, Trust};
 use super::packet::{FixedHeader, Publish, Variant};

@@ -4,6 +4,10 @@
 //! bytes ─► framer ─► Whole: CONNECT, PUBLISH that may be ours, SUBSCRIBE, UNSUBSCRIBE, PINGREQ, DISCONNECT
 //!                 └► Stream: everything else, and every PUBLISH whose fixed header rules it out
 //! ```
+//!
+//! The framer (`mqtt::framer`) asks once a packet, when it knows the fixed header. A whole PUBLISH goes on to `distribute`;
+//! one that streams is the broker's, and makes its publisher *slow*: until a barrier is back, its next ones go there too, or
+//! they would overtake it.
 
 use std::time::Instant;
 

@@ -5,6 +5,9 @@
 //! Decision::Broker(why) ─► the packet as it came ─► perhaps a PINGREQ that will clear the way for later ones
 //! ```
 //!
+//! The driver takes the dirty connections ([`Core::poll_dirty`]) and sends their outboxes, all in one batch. A PUBLISH that
+//! its fixed header rules out never comes here: it streams to the broker from `client`.
+//!
 //! Cost of a card delivery: a reference count, a queue entry, a place on the list of dirty connections. Allocations: two
 //! a variant and PUBLISH, none a subscriber once the queues have their size.
 
