@@ -1,4 +1,11 @@
 //! The clients' side: events, new connections, bytes and ends.
+//!
+//! ```text
+//! event ──► accepting ──► accept ──► a stream of its broker's core
+//!      └──► readable  ──► read   ──► Core::handle_client ──► outboxes and queues, for `flush`
+//! ```
+//!
+//! A client is not read while too much waits for its broker: TCP holds it back.
 
 use std::time::Instant;
 
@@ -39,7 +46,7 @@ impl<A: Attach, S: Stack> Card<A, S> {
                         self.queue_send(key);
                     }
                     if ended && is_half_closed {
-                        self.look_for_reset(key);
+                        self.look_for_reset(key, now);
                     }
                 }
             }
@@ -47,12 +54,12 @@ impl<A: Attach, S: Stack> Card<A, S> {
     }
 
     /// A client that has sent its FIN is not read any more: a reset behind it shows as its socket's error only.
-    fn look_for_reset(&mut self, key: Key) {
+    fn look_for_reset(&mut self, key: Key, now: Instant) {
         let mut value = [0; 4];
         let read = self.stack.option(key, libc::SOL_SOCKET, libc::SO_ERROR, &mut value);
         let errno = i32::from_ne_bytes(value);
         if read == Ok(4) && errno != 0 {
-            self.client_ended(key, Client::Gone(Errno::from_raw_os_error(errno)), Instant::now());
+            self.client_ended(key, Client::Gone(Errno::from_raw_os_error(errno)), now);
         }
     }
 
@@ -112,6 +119,7 @@ impl<A: Attach, S: Stack> Card<A, S> {
             let key = Key(self.sockets.vacant_key() as u32);
             match self.stack.accept(listener, key) {
                 Ok(ends) => {
+                    // `begin_stream` makes it one, once the broker's side knows its key.
                     self.insert(session, Kind::Connecting);
                     self.attach.accepted(listener, key, ends);
                     self.begin_stream(key, now);
@@ -218,21 +226,16 @@ impl<A: Attach, S: Stack> Card<A, S> {
     /// Nobody will take what waits for this client.
     pub(super) fn drop_outbox(&mut self, key: Key) {
         let session = self.sockets[key.index()].session;
-        let outbox = self.sessions[session].core.outbox_mut(ConnId(key.0));
-        let bytes = outbox.bytes();
-        outbox.advance(bytes);
-        let drained = outbox.broker_bytes_drained();
-        if drained > 0 {
-            self.attach.drained(key, drained);
-        }
+        let bytes = self.sessions[session].core.outbox(ConnId(key.0)).bytes();
+        self.advance_outbox(key, bytes);
     }
 
     /// A send found the connection gone.
-    pub(super) fn send_failed(&mut self, key: Key, error: Errno) {
+    pub(super) fn send_failed(&mut self, key: Key, error: Errno, now: Instant) {
         self.drop_outbox(key);
         let Some(stream) = self.sockets[key.index()].stream() else { return };
         if stream.client == Client::Fin && stream.broker != Broker::Closed {
-            self.client_ended(key, Client::Gone(error), Instant::now());
+            self.client_ended(key, Client::Gone(error), now);
             return;
         }
         stream.send_error = Some(error);

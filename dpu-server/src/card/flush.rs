@@ -148,18 +148,15 @@ impl<A: Attach, S: Stack> Card<A, S> {
             Sent::Bytes(bytes) => self.sent(key, bytes, bytes < offered, now),
             Sent::Full => self.sent(key, 0, true, now),
             Sent::Gone(error) => {
-                self.send_failed(key, error);
+                self.send_failed(key, error, now);
                 self.finish_if_drained(key, now);
             }
         }
     }
 
-    /// Bytes of an outbox left.
-    fn sent(&mut self, key: Key, bytes: usize, is_full: bool, now: Instant) {
-        let Some(entry) = self.sockets.get_mut(key.index()) else { return };
-        let session = entry.session;
-        let Some(stream) = entry.stream() else { return };
-        stream.may_send = !is_full;
+    /// Takes bytes off an outbox, and gives the broker its credit for them back. True if nothing is left.
+    pub(super) fn advance_outbox(&mut self, key: Key, bytes: usize) -> bool {
+        let session = self.sockets[key.index()].session;
         let outbox = self.sessions[session].core.outbox_mut(ConnId(key.0));
         outbox.advance(bytes);
         let drained = outbox.broker_bytes_drained();
@@ -167,7 +164,16 @@ impl<A: Attach, S: Stack> Card<A, S> {
         if drained > 0 {
             self.attach.drained(key, drained);
         }
-        if is_empty {
+        is_empty
+    }
+
+    /// Bytes of an outbox left.
+    fn sent(&mut self, key: Key, bytes: usize, is_full: bool, now: Instant) {
+        let Some(stream) = self.sockets.get_mut(key.index()).and_then(Entry::stream) else {
+            return;
+        };
+        stream.may_send = !is_full;
+        if self.advance_outbox(key, bytes) {
             self.finish_if_drained(key, now);
         } else if !is_full {
             self.queue_send(key);
