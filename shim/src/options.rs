@@ -15,7 +15,7 @@ use crate::descriptor;
 const VALUE_BYTES_MAX: usize = 16;
 
 /// Options of every TCP socket, with their sizes.
-const COMMON: [(i32, i32, usize); 22] = [
+const COMMON: [(i32, i32, usize); 24] = [
     (libc::SOL_SOCKET, libc::SO_REUSEADDR, 4),
     (libc::SOL_SOCKET, libc::SO_REUSEPORT, 4),
     (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 4),
@@ -23,6 +23,8 @@ const COMMON: [(i32, i32, usize); 22] = [
     (libc::SOL_SOCKET, libc::SO_RCVBUF, 4),
     (libc::SOL_SOCKET, libc::SO_SNDBUF, 4),
     (libc::SOL_SOCKET, libc::SO_OOBINLINE, 4),
+    (libc::SOL_SOCKET, libc::SO_BROADCAST, 4),
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMP, 4),
     (libc::SOL_SOCKET, libc::SO_PRIORITY, 4),
     (libc::SOL_SOCKET, libc::SO_MARK, 4),
     (libc::SOL_SOCKET, libc::SO_BINDTODEVICE, VALUE_BYTES_MAX),

@@ -25,7 +25,8 @@ pub(super) fn get(
     name: i32,
     value: &mut [u8],
 ) -> Result<usize, Errno> {
-    if !travels(level, name) {
+    // A level that TCP does not have is the kernel's to refuse: which error depends on the family.
+    if list_of(level).is_some() && !travels(level, name) {
         return Err(Errno::NOPROTOOPT);
     }
     let mut bytes = libc::socklen_t::try_from(value.len()).map_err(|_| Errno::INVAL)?;
@@ -82,14 +83,18 @@ fn check_privilege(level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
 
 /// Whether an option is on one of the lists.
 fn travels(level: i32, name: i32) -> bool {
-    let list = match level {
-        libc::SOL_SOCKET => SOCKET,
-        libc::IPPROTO_TCP => TCP,
-        libc::IPPROTO_IP => IP,
-        libc::IPPROTO_IPV6 => IPV6,
-        _ => return false,
-    };
-    list.contains(&name)
+    list_of(level).is_some_and(|list| list.contains(&name))
+}
+
+/// The options of one level that travel.
+fn list_of(level: i32) -> Option<&'static [i32]> {
+    match level {
+        libc::SOL_SOCKET => Some(SOCKET),
+        libc::IPPROTO_TCP => Some(TCP),
+        libc::IPPROTO_IP => Some(IP),
+        libc::IPPROTO_IPV6 => Some(IPV6),
+        _ => None,
+    }
 }
 
 /// Of socket(7).
