@@ -81,14 +81,19 @@ fn report(scenario: &Scenario, outcome: &Outcome, first: u64, played: u64) -> ! 
          before: cargo nextest run -p mqttshim-integration differential",
         last.as_ref().unwrap_or(outcome).differences.join("\n"),
         outcome.differences.join("\n"),
-        conversations(last.as_ref().unwrap_or(outcome)),
+        involved(last.as_ref().unwrap_or(outcome)),
     );
 }
 
-fn conversations(outcome: &Outcome) -> String {
+/// The conversations that the differences name.
+fn involved(outcome: &Outcome) -> String {
     let mut text = String::new();
     for (name, run) in [("alone", &outcome.plain), ("on the card", &outcome.on_card)] {
         for (index, conversation) in run.iter().enumerate() {
+            let label = format!("connection {index} (");
+            if !outcome.differences.iter().any(|difference| difference.contains(&label)) {
+                continue;
+            }
             text += &format!("{name}, connection {index} (client {}):\n", conversation.client);
             for event in &conversation.events {
                 text += &format!("    {event}\n");

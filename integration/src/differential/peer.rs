@@ -50,6 +50,8 @@ pub(super) struct Peer {
     pub(super) is_anonymous: bool,
     pub(super) is_holding: bool,
     pub(super) ending: Option<Ending>,
+    /// Number of the group in which the connection ended.
+    pub(super) closed_in: Option<usize>,
     /// PINGREQs without an answer.
     pub(super) pings_out: usize,
     stream: Option<TcpStream>,
@@ -85,6 +87,7 @@ impl Peer {
             is_anonymous: false,
             is_holding: false,
             ending: None,
+            closed_in: None,
             pings_out: 0,
             stream: Some(stream),
             partial: Vec::new(),
@@ -175,9 +178,8 @@ impl Peer {
     }
 
     fn close(&mut self) {
-        if !self.partial.is_empty() {
-            let partial = std::mem::take(&mut self.partial);
-            self.events.push(Event::Odd(0, partial));
+        if let Some(head) = self.partial.first() {
+            self.events.push(Event::Cut(head >> 4, self.partial.len()));
         }
         self.events.push(Event::Closed);
         self.state = State::Closed;

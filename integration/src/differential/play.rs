@@ -38,6 +38,8 @@ pub struct Conversation {
     pub client: usize,
     /// In the order of arrival.
     pub events: Vec<Event>,
+    /// Number of the group in which the connection ended.
+    pub closed_in: Option<usize>,
 }
 
 /// The client identifier of a client.
@@ -64,7 +66,10 @@ pub fn play(scenario: &Scenario, port: u16, log: &Path) -> Vec<Conversation> {
     player
         .peers
         .into_iter()
-        .map(|peer| Conversation { client: peer.client, events: peer.events })
+        .map(|peer| {
+            let Peer { client, events, closed_in, .. } = peer;
+            Conversation { client, events, closed_in }
+        })
         .collect()
 }
 
@@ -91,6 +96,9 @@ impl Player {
         self.await_ends();
         self.await_resets(log_bytes);
         self.await_quiet();
+        for peer in self.peers.iter_mut().filter(|peer| peer.state == State::Closed) {
+            peer.closed_in.get_or_insert(group.number);
+        }
     }
 
     fn begin(&mut self, group: &Group, step: &Step) {

@@ -54,6 +54,8 @@ pub enum Event {
     StrayPing,
     /// Something was awaited for too long.
     Silence(&'static str),
+    /// The connection ended in the middle of a packet of this type, with so many bytes of it here.
+    Cut(u8, usize),
     /// The connection is over.
     Closed,
 }
@@ -146,6 +148,7 @@ impl fmt::Display for Event {
                 write!(out, " retain={} dup={}", it.is_retained, it.is_duplicate)?;
                 write!(out, " {}", it.properties.join(" "))
             }
+            Event::Odd(head, body) => write!(out, "odd {head:02x} {}", body.escape_ascii()),
             other => write!(out, "{other:?}"),
         }
     }
@@ -172,7 +175,7 @@ fn variable_length(bytes: &[u8]) -> Option<(usize, usize)> {
 }
 
 /// Properties as text, sorted by kind; those of one kind keep their order.
-fn properties(list: &[u8]) -> Vec<String> {
+pub(super) fn properties(list: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = list;
     while let Some((&kind, after)) = rest.split_first() {

@@ -21,11 +21,12 @@ const ON_CARD: &str = "on-card";
 /// See the module.
 #[derive(Debug)]
 pub struct Rig {
-    folder: Folder,
     plain: Broker,
     on_card: Broker,
     /// The card.
     pub card: Card,
+    /// Goes last: the others tell of their logs in it when a test fails.
+    folder: Folder,
 }
 
 /// What a scenario came to.
@@ -54,7 +55,7 @@ impl Rig {
         let session = Some(card.session());
         let on_card =
             Broker::start(&folder, &BrokerSetup { session, name: Some(ON_CARD), ..setup });
-        Rig { folder, plain, on_card, card }
+        Rig { plain, on_card, card, folder }
     }
 
     /// Plays a scenario on both at the same time, and cleans up.

@@ -30,7 +30,7 @@ fn received(numbers: &[usize]) -> Vec<Conversation> {
         let payload = post(3, number).payload(0);
         Event::from(&Message::new(TOPIC, payload))
     });
-    vec![Conversation { client: 1, events: events.collect() }]
+    vec![Conversation { client: 1, events: events.collect(), closed_in: None }]
 }
 
 #[test]

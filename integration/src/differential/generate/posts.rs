@@ -6,11 +6,12 @@ use super::{BYTES_MAX, Generator};
 use crate::mqtt::{Message, string};
 
 /// Room for the mark of a message, in bytes.
-const MARK_BYTES: usize = 32;
+pub(super) const MARK_BYTES: usize = 32;
 /// Around the largest payload the card takes, and beyond.
 const LARGE_BYTES: [usize; 6] = [65_000, 65_535, 65_536, 65_537, 70_000, 16_383];
-/// Highest Topic Alias mosquitto accepts, and one more than that.
-const ALIASES: [u8; 5] = [1, 2, 3, 10, 11];
+/// Highest Topic Alias mosquitto accepts.
+pub(super) const ALIAS_MAX: u8 = 10;
+const ALIASES: [u8; 5] = [1, 2, 3, ALIAS_MAX, ALIAS_MAX + 1];
 
 impl Generator {
     /// Up to `most` messages of one client, back to back.

@@ -3,8 +3,9 @@
 //! What is left out would make the outcome as open as the order: retained messages and wills in a race, publishers whose own
 //! connection ends in it, and shared subscriptions, where who gets a message depends on every message before.
 
-use super::super::scenario::Action;
+use super::super::scenario::{Action, Post};
 use super::Generator;
+use super::posts::{ALIAS_MAX, MARK_BYTES};
 
 /// Messages of one publisher.
 const POSTS_MAX: usize = 12;
@@ -59,13 +60,16 @@ impl Generator {
         (!idle.is_empty()).then(|| idle.swap_remove(self.rng.below(idle.len())))
     }
 
-    /// Messages with a mark, not retained.
-    fn race_posts(&mut self, client: usize) -> Vec<super::super::scenario::Post> {
+    /// Messages with a mark, each once, not retained.
+    fn race_posts(&mut self, client: usize) -> Vec<Post> {
         let retained = std::mem::take(&mut self.flavour.retained);
         let mut posts = self.posts(client, POSTS_MAX);
         self.flavour.retained = retained;
         for post in &mut posts {
-            post.payload_bytes = post.payload_bytes.max(32);
+            post.payload_bytes = post.payload_bytes.max(MARK_BYTES);
+            post.is_repeated = false;
+            // One that is not known or not allowed would end the connection.
+            post.alias = post.alias.map(|(alias, _)| (alias.min(ALIAS_MAX), true));
         }
         posts
     }
