@@ -351,9 +351,11 @@ impl Sessions {
         Ok(id)
     }
 
-    /// The broker granted it, replacing what was granted before.
-    pub(crate) fn grant(&mut self, id: SubscriptionId, grant: Grant) {
+    /// The broker granted it, replacing what was granted before. No Local stays until it is unsubscribed: a new SUBSCRIBE
+    /// should replace it [MQTT-3.8.4-3], but mosquitto 2.0 goes on with the first one's.
+    pub(crate) fn grant(&mut self, id: SubscriptionId, mut grant: Grant) {
         let subscription = &mut self.subscriptions[id.0];
+        grant.options.no_local |= subscription.grant.is_some_and(|known| known.options.no_local);
         subscription.grant = Some(grant);
         subscription.is_in_doubt = false;
         self.generation += 1;

@@ -260,6 +260,23 @@ fn subscribing_again_replaces_the_options() {
 }
 
 #[test]
+fn no_local_stays_until_unsubscribed() {
+    let mut scene = Scene::new();
+    let conn = scene.connect(v5("s"));
+    let publisher = scene.connect(v311("p"));
+    scene.subscribe_v5(conn, &[], "t", 0x04);
+    scene.subscribe_v5(conn, &[], "t", 0);
+    scene.broker_takes(publisher, Reason::NoLocal, publish("t", "1"));
+    scene.client(conn, packet(0xA2, b"\x00\x02\x00\x00\x01t"));
+    scene.broker(conn, [packet(0xB0, &[0, 2, 0, 0]), PINGRESP.to_vec()].concat());
+    scene.broker_gets(conn);
+    scene.client_gets(conn);
+    scene.subscribe_v5(conn, &[], "t", 0);
+    let publisher = scene.connect(v311("other"));
+    scene.card_takes(publisher, publish("t", "2"));
+}
+
+#[test]
 fn a_grant_that_could_not_have_been_refused_proves_nothing() {
     let mut scene = Scene::new();
     let conn = scene.connect(ConnectPacket { level: 3, ..v311("old") });
