@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::card::clear_environment;
 use crate::process::Process;
-use crate::{Card, Folder, paths, wait};
+use crate::{Card, Folder, paths};
 
 /// See the module.
 #[derive(Debug)]
@@ -29,8 +29,8 @@ impl Agent {
         let mut command = Command::new(paths::built("mqttshim-agent"));
         clear_environment(&mut command);
         command.args(["run", "--channel", &channel, "--session"]).arg(&session);
-        let process = Process::start("mqttshim-agent", folder.path(), &mut command);
-        wait::until("the agent opens its session path", || session.exists().then_some(()));
+        let mut process = Process::start("mqttshim-agent", folder.path(), &mut command);
+        process.await_log("serving programs");
         (Agent { process, session }, card)
     }
 

@@ -42,7 +42,7 @@ impl Card {
         let folder = folder.path().to_owned();
         let more: Vec<String> = more.iter().map(|&flag| flag.to_owned()).collect();
         let process = launch(&folder, &session, metrics_port, &more);
-        let card = Card { process, session, metrics_port, folder, more };
+        let mut card = Card { process, session, metrics_port, folder, more };
         card.await_ready();
         card
     }
@@ -59,11 +59,11 @@ impl Card {
     }
 
     #[track_caller]
-    fn await_ready(&self) {
-        wait::until("the card publishes metrics", || Metrics::read(self.metrics_port).ok());
-        if !self.more.iter().any(|flag| flag.starts_with("emulated:")) {
-            wait::until("the card opens its session path", || self.session.exists().then_some(()));
-        }
+    fn await_ready(&mut self) {
+        // Its last word before it serves: by then the session path listens, and not just exists.
+        self.process.await_log("serving sockets_max=");
+        let port = self.metrics_port;
+        wait::until("the card publishes metrics", || Metrics::read(port).ok());
     }
 
     /// Where programs find it.

@@ -26,6 +26,7 @@ pub mod folder;
 pub mod metrics;
 pub mod mqtt;
 pub mod needs;
+pub mod parity;
 pub mod paths;
 pub mod ports;
 pub mod process;

@@ -1,0 +1,363 @@
+/* The runner: `cases PORT CONNECT_PORT CASE`, or `cases --list`. */
+#include "parity.h"
+
+#include <stdarg.h>
+
+#define CASES_MAX 200
+#define PATIENCE_MS 5000
+
+int listen_port;
+int connect_port;
+
+static struct {
+	const char *name;
+	void (*run)(void);
+} cases[CASES_MAX];
+static int case_count;
+
+void register_case(const char *name, void (*run)(void))
+{
+	if (case_count == CASES_MAX)
+		abort();
+	cases[case_count].name = name;
+	cases[case_count++].run = run;
+}
+
+static const char *errno_text(int error)
+{
+	const char *name = strerrorname_np(error);
+	return name ? name : "?";
+}
+
+long trace(const char *call, long result)
+{
+	int error = errno;
+	if (result < 0)
+		printf("%s = %ld %s\n", call, result, errno_text(error));
+	else
+		printf("%s = %ld\n", call, result);
+	errno = error;
+	return result;
+}
+
+int trace_fd(const char *call, int result)
+{
+	int error = errno;
+	printf("%s = %s\n", call, result < 0 ? errno_text(error) : "a descriptor");
+	errno = error;
+	return result;
+}
+
+void say(const char *format, ...)
+{
+	va_list arguments;
+	va_start(arguments, format);
+	vprintf(format, arguments);
+	va_end(arguments);
+	putchar('\n');
+}
+
+const char *events_text(unsigned events)
+{
+	static char text[4][100];
+	static int turn;
+	static const struct {
+		unsigned bit;
+		const char *name;
+	} names[] = {{POLLIN, "IN"}, {POLLPRI, "PRI"}, {POLLOUT, "OUT"}, {POLLERR, "ERR"},
+		     {POLLHUP, "HUP"}, {POLLNVAL, "NVAL"}, {POLLRDHUP, "RDHUP"}};
+	char *out = text[turn++ % 4];
+	out[0] = 0;
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (events & names[i].bit) {
+			if (*out)
+				strcat(out, "|");
+			strcat(out, names[i].name);
+		}
+	if (!*out)
+		strcpy(out, "nothing");
+	return out;
+}
+
+void now(struct timespec *start) { clock_gettime(CLOCK_MONOTONIC, start); }
+
+long elapsed_ms(const struct timespec *start)
+{
+	struct timespec end;
+	now(&end);
+	return (end.tv_sec - start->tv_sec) * 1000 + (end.tv_nsec - start->tv_nsec) / 1000000;
+}
+
+void expect(const char *name, int fd, int expected)
+{
+	expect_masked(name, fd, expected, ~0);
+}
+
+void expect_masked(const char *name, int fd, int expected, int mask)
+{
+	struct timespec start;
+	struct pollfd watched = {.fd = fd, .events = POLLIN | POLLPRI | POLLOUT | POLLRDHUP};
+	int error = errno;
+	now(&start);
+	do {
+		poll(&watched, 1, 0);
+		watched.revents &= (short)mask;
+		if (watched.revents == expected)
+			break;
+		usleep(1000);
+	} while (elapsed_ms(&start) < PATIENCE_MS);
+	printf("%s: %s\n", name, events_text((unsigned)watched.revents));
+	errno = error;
+}
+
+int await(int fd, int events)
+{
+	struct pollfd watched = {.fd = fd, .events = (short)events};
+	return poll(&watched, 1, PATIENCE_MS) == 1 ? watched.revents : 0;
+}
+
+static const char *port_text(int port)
+{
+	if (port == 0)
+		return "0";
+	if (port == listen_port)
+		return "PORT";
+	return port == connect_port ? "CONNECT_PORT" : "ephemeral";
+}
+
+void say_address(const char *what, const struct sockaddr *address, socklen_t length)
+{
+	char ip[INET6_ADDRSTRLEN] = "?";
+	if (address->sa_family == AF_INET) {
+		const struct sockaddr_in *in = (const void *)address;
+		inet_ntop(AF_INET, &in->sin_addr, ip, sizeof ip);
+		say("%s: %s:%s, %u bytes", what, ip, port_text(ntohs(in->sin_port)), length);
+	} else if (address->sa_family == AF_INET6) {
+		const struct sockaddr_in6 *in = (const void *)address;
+		inet_ntop(AF_INET6, &in->sin6_addr, ip, sizeof ip);
+		say("%s: [%s]:%s scope %u flow %u, %u bytes", what, ip, port_text(ntohs(in->sin6_port)),
+		    in->sin6_scope_id, in->sin6_flowinfo, length);
+	} else {
+		say("%s: family %d, %u bytes", what, address->sa_family, length);
+	}
+}
+
+void say_names(const char *what, int fd)
+{
+	struct sockaddr_storage name;
+	socklen_t length = sizeof name;
+	char text[100];
+	memset(&name, 0, sizeof name);
+	snprintf(text, sizeof text, "%s itself", what);
+	if (getsockname(fd, (void *)&name, &length) < 0)
+		say("%s: %s", text, errno_text(errno));
+	else
+		say_address(text, (void *)&name, length);
+	length = sizeof name;
+	memset(&name, 0, sizeof name);
+	snprintf(text, sizeof text, "%s peer", what);
+	if (getpeername(fd, (void *)&name, &length) < 0)
+		say("%s: %s", text, errno_text(errno));
+	else
+		say_address(text, (void *)&name, length);
+}
+
+void say_bytes(const char *what, const void *bytes, long length)
+{
+	const unsigned char *byte = bytes;
+	printf("%s: \"", what);
+	for (long i = 0; i < length; i++)
+		printf(byte[i] >= 32 && byte[i] < 127 ? "%c" : "\\x%02x", byte[i]);
+	puts("\"");
+}
+
+struct sockaddr_in v4(const char *ip, int port)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+	inet_pton(AF_INET, ip, &address.sin_addr);
+	return address;
+}
+
+struct sockaddr_in6 v6(const char *ip, int port)
+{
+	struct sockaddr_in6 address = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
+	inet_pton(AF_INET6, ip, &address.sin6_addr);
+	return address;
+}
+
+int bind_v4(int fd, const char *ip, int port)
+{
+	struct sockaddr_in address = v4(ip, port);
+	return bind(fd, (void *)&address, sizeof address);
+}
+
+int bind_v6(int fd, const char *ip, int port)
+{
+	struct sockaddr_in6 address = v6(ip, port);
+	return bind(fd, (void *)&address, sizeof address);
+}
+
+int connect_v4(int fd, int port)
+{
+	struct sockaddr_in address = v4("127.0.0.1", port);
+	return connect(fd, (void *)&address, sizeof address);
+}
+
+int connect_v6(int fd, const char *ip, int port)
+{
+	struct sockaddr_in6 address = v6(ip, port);
+	return connect(fd, (void *)&address, sizeof address);
+}
+
+static void must(int good, const char *what)
+{
+	if (!good) {
+		say("cannot go on: %s: %s", what, errno_text(errno));
+		fflush(stdout);
+		_exit(3);
+	}
+}
+
+int listener(void)
+{
+	int on = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
+	must(fd >= 0, "socket");
+	must(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0, "SO_REUSEADDR");
+	must(bind_v4(fd, "127.0.0.1", listen_port) == 0, "bind");
+	must(listen(fd, 100) == 0, "listen");
+	return fd;
+}
+
+int guest(void)
+{
+	int on = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
+	must(fd >= 0, "socket of a guest");
+	must(connect_v4(fd, listen_port) == 0, "connect of a guest");
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+	return fd;
+}
+
+void until_refused(void)
+{
+	struct timespec start;
+	now(&start);
+	int error = 0;
+	do {
+		int fd = socket(AF_INET, SOCK_STREAM, 0);
+		error = connect_v4(fd, listen_port) ? errno : 0;
+		close(fd);
+	} while (error != ECONNREFUSED && elapsed_ms(&start) < PATIENCE_MS);
+	say("the port: %s", errno_text(error));
+}
+
+int served(int listening, int *client)
+{
+	*client = guest();
+	must(await(listening, POLLIN) & POLLIN, "a connection in the backlog");
+	int fd = accept(listening, NULL, NULL);
+	must(fd >= 0, "accept");
+	return fd;
+}
+
+struct trio trio(void)
+{
+	struct trio all;
+	all.listening = listener();
+	all.server = served(all.listening, &all.client);
+	return all;
+}
+
+void close_trio(struct trio *all)
+{
+	close(all->client);
+	close(all->server);
+	close(all->listening);
+}
+
+long read_all(int fd, void *buffer, long length)
+{
+	long done = 0;
+	while (done < length) {
+		if (!await(fd, POLLIN))
+			break;
+		long taken = read(fd, (char *)buffer + done, (size_t)(length - done));
+		if (taken <= 0)
+			break;
+		done += taken;
+	}
+	return done;
+}
+
+int set_nonblocking(int fd, int on)
+{
+	int flags = fcntl(fd, F_GETFL);
+	return fcntl(fd, F_SETFL, on ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
+}
+
+void reset(int fd)
+{
+	struct linger linger = {.l_onoff = 1, .l_linger = 0};
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
+	close(fd);
+}
+
+static volatile sig_atomic_t caught;
+
+static void count_signal(int number)
+{
+	(void)number;
+	caught++;
+}
+
+int signals_caught(void)
+{
+	int count = caught;
+	caught = 0;
+	return count;
+}
+
+void catch_signal(int number, int flags)
+{
+	struct sigaction action = {.sa_handler = count_signal, .sa_flags = flags};
+	sigaction(number, &action, NULL);
+}
+
+void reap(pid_t child)
+{
+	int status = 0;
+	waitpid(child, &status, 0);
+	if (WIFEXITED(status))
+		say("child exits %d", WEXITSTATUS(status));
+	else
+		say("child killed by %s", sigabbrev_np(WTERMSIG(status)));
+}
+
+static void too_late(int number)
+{
+	(void)number;
+	static const char text[] = "TIMEOUT\n";
+	ssize_t written = write(STDOUT_FILENO, text, sizeof text - 1);
+	_exit(written > 0 ? 4 : 5);
+}
+
+int main(int argc, char **argv)
+{
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (argc == 2 && !strcmp(argv[1], "--list")) {
+		for (int i = 0; i < case_count; i++)
+			puts(cases[i].name);
+		return 0;
+	}
+	if (argc != 4)
+		return 2;
+	listen_port = atoi(argv[1]);
+	connect_port = atoi(argv[2]);
+	signal(SIGALRM, too_late);
+	alarm(30);
+	for (int i = 0; i < case_count; i++)
+		if (!strcmp(cases[i].name, argv[3])) {
+			cases[i].run();
+			return 0;
+		}
+	return 2;
+}

@@ -1,0 +1,126 @@
+//! One C program, run on the kernel's sockets and on the card's: the kernel is the oracle.
+//!
+//! ```text
+//! parity/*.c ── cc ──► cases ──┬── natively ─────────────► trace ┐
+//!                              └── preloaded, with a card ► trace ┴─ the same text, or the test fails
+//! ```
+
+use std::fmt::Write;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::card::clear_environment;
+use crate::compiler::compile_all;
+use crate::{Card, Folder, Process, broker, paths, ports};
+
+/// How long a case may take: it ends itself before.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// Where the program is. Compiled once for all tests: its name holds what it was made of.
+///
+/// # Panics
+/// If it does not compile.
+#[must_use]
+#[track_caller]
+pub fn program() -> PathBuf {
+    let mut sources: Vec<PathBuf> = fs::read_dir(paths::own("parity"))
+        .expect("a folder of this crate")
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .collect();
+    sources.sort();
+    let mut hasher = DefaultHasher::new();
+    for source in &sources {
+        fs::read(source).expect("a file of this crate").hash(&mut hasher);
+    }
+    let own = std::env::current_exe().expect("a running program has a path");
+    let folder = own.parent().expect("a program is in a folder");
+    let program = folder.join(format!("parity-cases-{:016x}", hasher.finish()));
+    if !program.exists() {
+        sources.retain(|source| source.extension().is_some_and(|it| it == "c"));
+        let scratch = Folder::new();
+        let made = compile_all("cases", &sources, scratch.path(), &[]);
+        // Beside each other, tests may both have made it: the last rename wins, and both are the same. A copy first,
+        // since the scratch folder may be another file system.
+        let here = program.with_extension(std::process::id().to_string());
+        fs::copy(made, &here)
+            .and_then(|_| fs::rename(&here, &program))
+            .expect("cargo's own folder");
+    }
+    program
+}
+
+/// The names of all cases.
+///
+/// # Panics
+/// If the program cannot be made or run.
+#[must_use]
+#[track_caller]
+pub fn names() -> Vec<String> {
+    let listed = Command::new(program()).arg("--list").output().expect("the program just made");
+    String::from_utf8_lossy(&listed.stdout).lines().map(str::to_owned).collect()
+}
+
+/// Runs a case on both and compares.
+///
+/// # Panics
+/// With both traces, where they differ.
+#[track_caller]
+pub fn assert_same(case: &str) {
+    let program = program();
+    let folder = Folder::new();
+    let native = run(&folder, &program, case, None);
+    let card = Card::start(&folder);
+    let ours = run(&folder, &program, case, Some(card.session()));
+    assert!(native.lines().count() > 1, "the case says nothing: {native}");
+    assert!(
+        native == ours,
+        "the kernel (-) and the card (+) differ:\n{}",
+        difference(&native, &ours)
+    );
+}
+
+/// Runs a case and returns its trace.
+#[track_caller]
+fn run(folder: &Folder, program: &Path, case: &str, session: Option<&Path>) -> String {
+    let (port, connect_port) = (ports::free(), ports::free());
+    let mut command = Command::new(program);
+    clear_environment(&mut command);
+    if let Some(session) = session {
+        let rules = format!(
+            "offload listen *:{port}\noffload listen *:0\noffload connect *:{connect_port}\n"
+        );
+        let rules = folder.write("rules", &rules);
+        broker::preload(&mut command, session, port);
+        command.env("MQTTSHIM_RULES", rules).env("MQTTSHIM_LOG", "warn");
+    }
+    command.args([port.to_string(), connect_port.to_string(), case.to_owned()]);
+    let name = if session.is_some() { "preloaded" } else { "native" };
+    let mut process = Process::start(name, folder.path(), &mut command);
+    let status = process.await_end_within(PATIENCE);
+    let mut trace = process.log();
+    writeln!(trace, "{status}").expect("a string takes text");
+    trace
+}
+
+/// Lines that differ, each with its place; enough of them to see what is wrong.
+fn difference(native: &str, ours: &str) -> String {
+    let (mut left, mut right) = (native.lines(), ours.lines());
+    let mut text = String::new();
+    for line in 1.. {
+        match (left.next(), right.next()) {
+            (None, None) => break,
+            (native, ours) if native == ours => {}
+            (native, ours) => {
+                let (native, ours) = (native.unwrap_or("∅"), ours.unwrap_or("∅"));
+                let _ = writeln!(text, "{line:4} - {native}\n     + {ours}");
+            }
+        }
+        if text.len() > 4000 {
+            break;
+        }
+    }
+    text
+}
