@@ -49,10 +49,6 @@ pub struct Status {
     pub slow_reason: Option<Reason>,
     /// Connections that cannot be read.
     pub opaque_connections: u32,
-    /// Listeners of the broker the card does not see.
-    pub outside_listeners: u32,
-    /// Connections of the broker the card does not see.
-    pub outside_connections: u32,
     /// Sessions whose subscriptions the card does not know.
     pub unknown_sessions: usize,
 }
@@ -187,8 +183,6 @@ impl Core {
         Status {
             slow_reason: untrusted.or_else(|| spots.reason()),
             opaque_connections: spots.opaque_connections,
-            outside_listeners: spots.outside_listeners,
-            outside_connections: spots.outside_connections,
             unknown_sessions: spots.unknown_sessions,
         }
     }
