@@ -134,7 +134,10 @@ impl<'a> Races<'a> {
         for event in &conversation.events {
             let (kind, text) = match event {
                 Event::Publish(it) if self.is_loose(it, client) => continue,
-                Event::Publish(it) if cut.is_some() && it.mark.map(|mark| mark.group) == cut => {
+                Event::Publish(it)
+                    if cut.is_some()
+                        && (it.is_retained || it.mark.map(|mark| mark.group) == cut) =>
+                {
                     continue;
                 }
                 Event::Cut(..) | Event::Disconnect(_) if cut.is_some() => continue,
@@ -159,16 +162,16 @@ impl<'a> Races<'a> {
         sequences
     }
 
-    /// The group in which a connection ended before the broker had written all, if it did: more than a socket may have
-    /// room for was on its way, and one run shows a piece of a packet, or the last one of the broker that the other lacks.
+    /// The group in which a connection ended before the broker had written all, if it did: one run shows a piece of a packet, or
+    /// one has a DISCONNECT that the other lacks, and more than a socket may have room for was on its way.
     fn cut(&self, plain: &Conversation, on_card: &Conversation) -> Option<usize> {
         let number = plain.closed_in.or(on_card.closed_in)?;
         let has = |run: &Conversation, is: fn(&Event) -> bool| run.events.iter().any(is);
         let is_piece = |event: &Event| matches!(event, Event::Cut(..));
         let is_last = |event: &Event| matches!(event, Event::Disconnect(_));
-        let is_cut = has(plain, is_piece)
-            || has(on_card, is_piece)
-            || has(plain, is_last) != has(on_card, is_last);
+        if has(plain, is_piece) || has(on_card, is_piece) {
+            return Some(number);
+        }
         let groups = self.scenario.groups.iter().filter(|group| group.number == number);
         let bytes: usize = groups
             .flat_map(|group| &group.steps)
@@ -177,7 +180,7 @@ impl<'a> Races<'a> {
                 _ => 0,
             })
             .sum();
-        (is_cut && bytes >= MUCH_BYTES).then_some(number)
+        (has(plain, is_last) != has(on_card, is_last) && bytes >= MUCH_BYTES).then_some(number)
     }
 
     fn is_loose(&self, received: &Received, client: usize) -> bool {
