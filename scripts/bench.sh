@@ -13,7 +13,7 @@ ip link set lo up
 duration=${DURATION:-10}
 out=${OUT:-.cache/bench}
 steps=${*:-wire kernel echo cores}
-release=$PWD/${CARGO_TARGET_DIR:-target}/release
+release=$(realpath -m "${CARGO_TARGET_DIR:-target}")/release
 mkdir -p "$out"
 
 folder=$(mktemp -d "${TMPDIR:-/tmp}/mqttshim-bench.XXXXXX")
