@@ -177,8 +177,8 @@ impl Generator {
         let topic = *self.rng.pick(&self.topics);
         let no_properties: &[u8] = if is_v5 { &[0] } else { &[] };
         let bytes = match self.rng.below(16) {
-            // Packet types that are none, or not a client's.
-            0 => vec![0x00, 0x00],
+            // Packet types that are none, or not a client's. Not a first byte of 0: mosquitto 2.0 forgets it if the second is late.
+            0 => vec![0x01, 0x00],
             1 => vec![0xf1, 0x00],
             2 => vec![0x20, 0x02, 0x00, 0x00],
             3 => vec![0xd0, 0x00],
