@@ -146,12 +146,15 @@ impl Server {
     /// Moves what can be moved; true if anything did.
     fn pass(&mut self, now: Instant) -> Result<bool, Errno> {
         self.keep_channel(now)?;
+        let was_plugged = self.card.attach.is_plugged();
         let mut moved = self.turn_agent(now);
         moved |= self.card.turn(&self.events, now);
         self.events.clear();
         if moved {
             self.turn_agent(now);
         }
+        // A channel that was lost is followed at once: whoever waits to be the next is not watched for before.
+        moved |= was_plugged && !self.card.attach.is_plugged();
         self.publish(now, moved);
         Ok(moved)
     }
