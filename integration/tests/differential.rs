@@ -5,9 +5,12 @@
 
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use mqttshim_integration::differential::{Outcome, Rig, Scenario, generate, shrink};
+use mqttshim_integration::metrics::Metrics;
 use mqttshim_integration::{needs, wait};
 
 /// For all scenarios, unless their number is said.
@@ -16,6 +19,8 @@ const TIME: Duration = Duration::from_secs(40);
 const SHRINK_TIME: Duration = Duration::from_secs(60);
 /// Scenarios before both brokers start afresh.
 const SCENARIOS_PER_RIG: u64 = 100;
+/// Looks that have to find the card's numbers the same: longer together than it takes to publish them.
+const STILL: usize = 10;
 /// A smaller scenario fails if it does in one of so many attempts: some failures depend on timing.
 const ATTEMPTS: usize = 2;
 
@@ -28,19 +33,11 @@ fn differential_every_client_gets_what_the_broker_alone_would_have_sent_it() {
     let count = seeds.or(seed.map(|_| 1));
     let start = Instant::now();
     let mut rig = Rig::start();
-    let (mut played, mut by_card, mut by_broker) = (0, 0.0, 0.0);
-    let mut close = |rig: &Rig| {
-        let told = wait::poll(Duration::from_secs(2), || {
-            let metrics = rig.card.metrics();
-            (metrics.by_card() > 0.0).then_some(metrics)
-        });
-        let metrics = told.unwrap_or_else(|| rig.card.metrics());
-        by_card += metrics.by_card();
-        by_broker += metrics.by_broker();
-    };
+    let mut played = 0;
+    let mut tally = Tally::default();
     while count.map_or(start.elapsed() < TIME, |count| played < count) {
         if played > 0 && played % SCENARIOS_PER_RIG == 0 {
-            close(&rig);
+            tally.add(&rig);
             rig = Rig::start();
         }
         let scenario = generate(first + played);
@@ -50,13 +47,60 @@ fn differential_every_client_gets_what_the_broker_alone_would_have_sent_it() {
             report(&scenario, &outcome, first, played);
         }
     }
-    close(&rig);
-    eprintln!(
-        "differential: seeds {first} to {}, {:.1} s; {by_card} PUBLISHes by the card, {by_broker} by the broker",
-        first + played - 1,
-        start.elapsed().as_secs_f64(),
-    );
-    assert!(by_card > 0.0 || seed.is_some(), "the card distributed nothing");
+    tally.add(&rig);
+    let seconds = start.elapsed().as_secs_f64();
+    eprintln!("differential: seeds {first} to {}, {seconds:.1} s; {tally}", first + played - 1);
+    assert!(tally.of("all_rules_hold") > 0.0 || seed.is_some(), "the card distributed nothing");
+    assert!(tally.dropped < 1.0, "the card dropped copies, for which no scenario is meant");
+}
+
+/// What the cards say they did.
+#[derive(Default)]
+struct Tally {
+    /// PUBLISHes by the reason of the decision; one is the card's.
+    reasons: BTreeMap<String, f64>,
+    dropped: f64,
+}
+
+impl Tally {
+    /// Adds the numbers of a card that has nothing more to do. They are published at intervals: what stays the same counts.
+    fn add(&mut self, rig: &Rig) {
+        let (mut before, mut same) = (Vec::new(), 0);
+        let metrics = wait::until("the card's numbers stand still", || {
+            let metrics = rig.card.metrics();
+            let now = publishes(&metrics);
+            same = if now == before { same + 1 } else { 0 };
+            before = now;
+            (same == STILL).then_some(metrics)
+        });
+        self.dropped += metrics.sum("mqttshim_outbox_dropped_total", &[]);
+        for line in publishes(&metrics) {
+            let (_, rest) = line.split_once("reason=\"").unwrap();
+            let (reason, rest) = rest.split_once('"').unwrap();
+            let (_, value) = rest.rsplit_once(' ').unwrap();
+            *self.reasons.entry(reason.to_owned()).or_default() += value.parse::<f64>().unwrap();
+        }
+    }
+
+    fn of(&self, reason: &str) -> f64 {
+        self.reasons.get(reason).copied().unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let card = self.of("all_rules_hold");
+        let all: f64 = self.reasons.values().sum();
+        write!(out, "{all} PUBLISHes, {card} of them by the card, the others by the broker, for")?;
+        let others = self.reasons.iter().filter(|(reason, _)| *reason != "all_rules_hold");
+        others.into_iter().try_for_each(|(reason, count)| write!(out, " {reason} {count}"))
+    }
+}
+
+fn publishes(metrics: &Metrics) -> Vec<String> {
+    let text = metrics.text();
+    let is_publish = |line: &&str| line.starts_with("mqttshim_publish_total");
+    text.lines().filter(is_publish).map(str::to_owned).collect()
 }
 
 /// Tells of a failure as briefly as it can be made, and how to see it again.

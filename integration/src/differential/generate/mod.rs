@@ -19,6 +19,9 @@ use crate::mqtt::Version;
 /// Bytes published while somebody does not read, and within one group: well below the card's bound for one client.
 const BYTES_MAX: usize = 300_000;
 
+/// Scenarios in which somebody stops reading until the buffers are full.
+const FLOOD_PERCENT: usize = 5;
+
 /// Topic Names, from which each scenario takes some.
 const TOPICS: [&str; 14] = [
     "a",
@@ -92,6 +95,8 @@ struct Flavour {
     churn: usize,
     races: usize,
     pieces: usize,
+    /// Whether somebody stops reading until the buffers are full.
+    has_flood: bool,
 }
 
 impl Flavour {
@@ -118,6 +123,7 @@ impl Flavour {
             churn: some(80, 25),
             races: some(100, 30),
             pieces: some(90, 60),
+            has_flood: rng.percent(FLOOD_PERCENT),
             v5: rng.between(0, 100),
             topics: rng.between(3, 8),
             groups: rng.between(8, 36),
@@ -177,8 +183,11 @@ impl Generator {
             return;
         }
         let client = self.rng.below(self.clients.len());
-        let guest = &self.clients[client];
+        let guest = self.clients[client].clone();
         let churn = self.flavour.churn;
+        if guest.is_stalled && self.flavour.has_flood && self.flood() {
+            return;
+        }
         if guest.is_stalled {
             let action = self.resume(client);
             self.settled(client, action);
@@ -200,7 +209,7 @@ impl Generator {
             churn / 3,
             churn / 3,
             self.flavour.malformed,
-            3 + self.flavour.large,
+            3 + self.flavour.large + if self.flavour.has_flood { 60 } else { 0 },
             self.flavour.sub_above_qos_0 / 6,
             3,
         ]);

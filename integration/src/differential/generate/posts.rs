@@ -1,7 +1,7 @@
 //! Messages: topics, sizes, QoS, properties, aliases.
 
 use super::super::record::EXPIRY_STEP_S;
-use super::super::scenario::Post;
+use super::super::scenario::{Action, Post};
 use super::{BYTES_MAX, Generator};
 use crate::mqtt::{Message, string};
 
@@ -9,6 +9,11 @@ use crate::mqtt::{Message, string};
 pub(super) const MARK_BYTES: usize = 32;
 /// Around the largest payload the card takes, and beyond.
 const LARGE_BYTES: [usize; 6] = [65_000, 65_535, 65_536, 65_537, 70_000, 16_383];
+/// Messages of a flood, and what each has of payload: more than the kernel keeps for one connection on loopback (2.6 MB), less
+/// than that and what the card keeps for one client.
+const FLOOD_POSTS: usize = 50;
+const FLOOD_POST_BYTES: usize = 62_000;
+
 /// Highest Topic Alias mosquitto accepts.
 pub(super) const ALIAS_MAX: u8 = 10;
 const ALIASES: [u8; 5] = [1, 2, 3, ALIAS_MAX, ALIAS_MAX + 1];
@@ -19,10 +24,10 @@ impl Generator {
         let count = self.rng.between(1, most);
         let mut bytes =
             if self.clients.iter().any(|guest| guest.is_stalled) { self.stalled_bytes } else { 0 };
-        let topic = *self.rng.pick(&self.topics);
+        let topic = self.topic();
         let mut posts = Vec::new();
         for _ in 0..count {
-            let topic = if self.rng.percent(60) { topic } else { *self.rng.pick(&self.topics) };
+            let topic = if self.rng.percent(60) { topic } else { self.topic() };
             let post = self.post(client, topic);
             bytes += post.payload_bytes + MARK_BYTES;
             if bytes > BYTES_MAX {
@@ -34,7 +39,41 @@ impl Generator {
         posts
     }
 
-    fn post(&mut self, client: usize, topic: &str) -> Post {
+    /// A topic, mostly one that somebody wants: what nobody wants goes to the broker.
+    fn topic(&mut self) -> &'static str {
+        let guests = self.clients.iter().filter(|guest| guest.is_online);
+        let filters: Vec<&String> = guests.flat_map(|guest| &guest.filters).collect();
+        let is_wanted = |topic: &&&str| filters.iter().any(|filter| filter == *topic);
+        let wanted: Vec<&'static str> = self.topics.iter().filter(is_wanted).copied().collect();
+        let is_any = wanted.is_empty() || self.rng.percent(20);
+        let choices: &[&'static str] = if is_any { &self.topics } else { &wanted };
+        choices[self.rng.below(choices.len())]
+    }
+
+    /// Fills the way to whoever does not read, once a scenario; `false` if nobody can.
+    pub(super) fn flood(&mut self) -> bool {
+        let Some(client) = (0..self.clients.len()).find(|&client| self.clients[client].can_act())
+        else {
+            return false;
+        };
+        self.flavour.has_flood = false;
+        // Nothing else until it is read.
+        self.stalled_bytes = BYTES_MAX;
+        let topics = [self.topic(), self.topic()];
+        let mut posts = Vec::new();
+        for _ in 0..FLOOD_POSTS {
+            let topic = *self.rng.pick(&topics);
+            let post = self.post(client, topic);
+            let payload_bytes = post.payload_bytes.min(FLOOD_POST_BYTES);
+            let payload_bytes = if self.rng.percent(80) { FLOOD_POST_BYTES } else { payload_bytes };
+            let alias = None;
+            posts.push(Post { payload_bytes, alias, ..post });
+        }
+        self.settled(client, Action::Publish(posts));
+        true
+    }
+
+    fn post(&mut self, client: usize, topic: &'static str) -> Post {
         let payload_bytes = if self.rng.percent(self.flavour.large) {
             *self.rng.pick(&LARGE_BYTES)
         } else if self.rng.percent(4) {
