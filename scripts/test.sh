@@ -2,6 +2,10 @@
 # Every test of the workspace, against the optimised binaries `make build` made.
 set -eu
 cd "$(dirname "$0")/.."
+# Output of tests that pass is not shown; what they skipped is.
+skipped=${CARGO_TARGET_DIR:-target}/skipped-tests.log
+rm -f "$skipped"
+trap 'if [ -s "$skipped" ]; then sort -u "$skipped"; fi' EXIT
 if command -v cargo-nextest >/dev/null; then
   cargo nextest run --workspace --no-fail-fast
 else

@@ -12,6 +12,8 @@ use crate::{Card, Folder, paths};
 pub struct Agent {
     /// The process.
     pub process: Process,
+    folder: PathBuf,
+    channel: String,
     session: PathBuf,
 }
 
@@ -26,12 +28,19 @@ impl Agent {
         let channel = format!("emulated:{}", folder.join("channel.sock").display());
         let card = Card::start_with(folder, &["--channel", &channel]);
         let session = folder.join("agent.sock");
-        let mut command = Command::new(paths::built("mqttshim-agent"));
-        clear_environment(&mut command);
-        command.args(["run", "--channel", &channel, "--session"]).arg(&session);
-        let mut process = Process::start("mqttshim-agent", folder.path(), &mut command);
-        process.await_log("serving programs");
-        (Agent { process, session }, card)
+        let folder = folder.path().to_owned();
+        let process = launch(&folder, &channel, &session);
+        (Agent { process, folder, channel, session }, card)
+    }
+
+    /// Starts it again after its end, at the same places.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    #[track_caller]
+    pub fn restart(&mut self) {
+        self.process.kill();
+        self.process = launch(&self.folder, &self.channel, &self.session);
     }
 
     /// Where programs find it.
@@ -39,4 +48,14 @@ impl Agent {
     pub fn session(&self) -> &Path {
         &self.session
     }
+}
+
+#[track_caller]
+fn launch(folder: &Path, channel: &str, session: &Path) -> Process {
+    let mut command = Command::new(paths::built("mqttshim-agent"));
+    clear_environment(&mut command);
+    command.args(["run", "--channel", channel, "--session"]).arg(session);
+    let mut process = Process::start("mqttshim-agent", folder, &mut command);
+    process.await_log("serving programs");
+    process
 }

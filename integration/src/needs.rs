@@ -1,6 +1,10 @@
 //! What a test needs of the machine, and what happens without it.
 
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
+
+use crate::paths;
 
 /// Ends the test, loudly, unless every program named is there.
 #[macro_export]
@@ -51,6 +55,13 @@ pub fn skip(reason: &str) -> bool {
     let is_set = |name, value| std::env::var_os(name).is_some_and(|it| it == value);
     let is_strict = is_set("CI", "true") || is_set("MQTTSHIM_TEST_STRICT", "1");
     assert!(!is_strict, "cannot be skipped here: {reason}");
-    eprintln!("SKIPPED: {reason}");
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    eprintln!("SKIPPED: {test}: {reason}");
+    // Output of tests that pass is not shown: `make test` shows this file at its end.
+    let log = paths::target().join("skipped-tests.log");
+    if let Ok(mut log) = File::options().create(true).append(true).open(log) {
+        // One write, so that tests side by side do not mix their lines.
+        let _ = log.write_all(format!("SKIPPED: {test}: {reason}\n").as_bytes());
+    }
     false
 }

@@ -2,16 +2,24 @@
 
 use std::path::{Path, PathBuf};
 
+/// Cargo's target folder.
+///
+/// # Panics
+/// If this is no test of cargo's.
+#[must_use]
+pub fn target() -> PathBuf {
+    let own = std::env::current_exe().expect("a running program has a path");
+    // target/PROFILE/deps/TEST
+    own.ancestors().nth(3).expect("cargo's layout has three folders above a test").to_owned()
+}
+
 /// An optimised program or library of this workspace.
 ///
 /// # Panics
 /// If it was not built.
 #[must_use]
 pub fn built(name: &str) -> PathBuf {
-    let own = std::env::current_exe().expect("a running program has a path");
-    // target/PROFILE/deps/TEST
-    let target = own.ancestors().nth(3).expect("cargo's layout has three folders above a test");
-    let path = target.join("release").join(name);
+    let path = target().join("release").join(name);
     assert!(path.exists(), "{} is missing: run `make build` first", path.display());
     path
 }

@@ -18,6 +18,8 @@ pub struct Process {
     name: String,
     child: Child,
     log: PathBuf,
+    /// Bytes that earlier processes of this name left in the log.
+    log_start: usize,
     status: Option<ExitStatus>,
 }
 
@@ -30,10 +32,11 @@ impl Process {
     pub fn start(name: &str, folder: &Path, command: &mut Command) -> Process {
         let log = folder.join(format!("{name}.log"));
         let file = File::options().create(true).append(true).open(&log).expect("a log file");
+        let log_start = fs::read(&log).map_or(0, |before| before.len());
         let errors = file.try_clone().expect("a second descriptor");
         command.stdin(Stdio::null()).stdout(file).stderr(errors);
         let child = command.spawn().unwrap_or_else(|error| panic!("{name}: {error}"));
-        Process { name: name.to_owned(), child, log, status: None }
+        Process { name: name.to_owned(), child, log, log_start, status: None }
     }
 
     /// Its process id.
@@ -45,7 +48,8 @@ impl Process {
     /// What it has written so far.
     #[must_use]
     pub fn log(&self) -> String {
-        String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
+        let bytes = fs::read(&self.log).unwrap_or_default();
+        String::from_utf8_lossy(bytes.get(self.log_start..).unwrap_or_default()).into_owned()
     }
 
     /// Waits until its log holds `text`.
