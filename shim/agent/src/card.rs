@@ -16,6 +16,9 @@ use crate::entries::Violation;
 use crate::lease::Lease;
 use crate::socket::{Role, Socket};
 
+/// The place of a number that was refused: what the card says of it until it has seen the Close means nothing.
+const NOWHERE: SlotId = SlotId { index: u32::MAX, generation: 0 };
+
 impl Agent {
     pub(crate) fn handle_card(
         &mut self,
@@ -114,7 +117,7 @@ impl Agent {
         });
         let Some((slot, at)) = place else {
             // The listener is closing, or the session is full: the client is reset, as when a backlog overflows.
-            self.places.insert(socket, (session, queue));
+            self.places.insert(socket, (session, NOWHERE));
             self.say(channel, &Message::Close { socket, stamp: 0, unread: true });
             return;
         };
@@ -154,7 +157,8 @@ impl Agent {
     ) {
         let Some((session, slot)) = self.find(socket) else { return };
         let Some(peer) = self.peers.get_mut(&session) else { return };
-        let Some(delivered) = peer.socket_at(slot).map(|socket| {
+        let place = peer.socket_at(slot).filter(|socket| socket.is_stream);
+        let Some(delivered) = place.map(|socket| {
             socket.delivered += bytes.len() as u64;
             socket.delivered
         }) else {

@@ -5,12 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use mqttshim_channel::in_process::InProcess;
 use mqttshim_channel::{CommChannel, SendError};
 use mqttshim_schema::{
-    DATA_OVERHEAD_BYTES, Hello, How, Message, Notice, OptionAction, RequestId, SessionId, SocketId,
-    Stamp, VERSION_MAX, VERSION_MIN, decode, encode,
+    DATA_OVERHEAD_BYTES, HEARTBEAT_SECONDS, Hello, How, Message, Notice, OptionAction, RequestId,
+    SessionId, SocketId, Stamp, VERSION_MAX, VERSION_MIN, decode, encode,
 };
 
 /// Bytes of one socket that may be under way towards the card.
@@ -56,6 +57,7 @@ pub(crate) struct Card {
     next_port: u16,
     next_socket: u32,
     stamp: Stamp,
+    beaten: Instant,
     pub(crate) said: Vec<Said>,
     pub(crate) faults: Vec<String>,
     /// Every byte is granted again as soon as it arrives.
@@ -79,6 +81,7 @@ impl Card {
             next_port: 40_000,
             next_socket: 2,
             stamp: 0,
+            beaten: Instant::now(),
             said: Vec::new(),
             faults: Vec::new(),
             grants: true,
@@ -107,6 +110,10 @@ impl Card {
                 Ok(message) => self.hear(&message),
                 Err(error) => self.faults.push(format!("no message: {error}")),
             }
+        }
+        if self.beaten.elapsed() >= Duration::from_secs(HEARTBEAT_SECONDS) {
+            self.beaten = Instant::now();
+            self.send(&Message::Heartbeat { sequence: 0 });
         }
         self.pump();
         has_moved | self.flush()

@@ -153,7 +153,9 @@ fn what_a_killed_program_had_written_is_delivered_and_its_port_is_free() {
     for (mode, unread) in [("read", false), ("unread", true)] {
         let world = World::new();
         let mut child = spawn(&world, mode);
-        world.until("listening", |card| card.open() == 1);
+        world.until("listening", |card| {
+            card.said.iter().any(|said| matches!(said, Said::Listen { .. }))
+        });
         let socket = world.card(|card| {
             card.grants = false;
             let socket = card.accept();

@@ -116,6 +116,30 @@ fn what_waits_in_a_queue_is_reset_with_its_listener_and_what_was_taken_lives() {
 }
 
 #[test]
+fn a_client_too_many_is_reset_and_what_it_said_reaches_nobody() {
+    let world = World::new();
+    let listener = world.program().listen(0).unwrap();
+    // 256 slots, one of them the listener's.
+    let mut connections: Vec<_> = (0..255).map(|_| world.connection(&listener)).collect();
+    let refused = world.card(|card| {
+        let refused = card.accept();
+        card.data(refused, b"nobody reads this");
+        card.eof(refused);
+        refused
+    });
+    world.until("reset", move |card| {
+        card.said.contains(&Said::Close { socket: refused, unread: true })
+    });
+    assert!(listener.take().is_none());
+    let (freed, socket) = connections.pop().expect("many");
+    drop(freed);
+    world.until("closed", move |card| card.is_closed(socket));
+    let (next, socket) = world.connection(&listener);
+    world.card(move |card| card.data(socket, b"hello"));
+    assert_eq!(next.read_exactly(5), b"hello");
+}
+
+#[test]
 fn listening_again_only_changes_the_backlog() {
     let world = World::new();
     let program = world.program();

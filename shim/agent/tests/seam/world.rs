@@ -44,6 +44,11 @@ impl World {
     }
 
     fn start(&mut self, queue: usize, sessions: u32) {
+        // Silent unless RUST_LOG says otherwise.
+        let _ = tracing_subscriber::fmt()
+            .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+            .with_test_writer()
+            .try_init();
         let (jobs, inbox) = channel();
         let (path, bell) = (self.path.clone(), Arc::clone(&self.bell));
         let thread =

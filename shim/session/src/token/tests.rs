@@ -180,7 +180,13 @@ impl Send {
 
     /// `Host::unblocks` and what the agent does about its verdict.
     fn agent_looks(&self) {
-        if unblock(&self.blocked, || self.room() > 0) {
+        let mut has_room = false;
+        let unblocks = unblock(&self.blocked, || {
+            has_room = self.room() > 0;
+            has_room
+        });
+        if unblocks {
+            assert!(has_room, "a writer is woken for nothing");
             *self.fillers.lock().unwrap() -= 1;
         }
     }
