@@ -139,10 +139,18 @@ pub fn main() -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             // Nowhere to tell, if standard error takes nothing.
-            let _ = writeln!(io::stderr(), "dpu-server: {error:#}");
+            let _ = writeln!(io::stderr(), "dpu-server: {}", told(&error));
             ExitCode::FAILURE
         }
     }
+}
+
+/// An error with its causes, but for those whose words its text has already.
+fn told(error: &anyhow::Error) -> String {
+    error.chain().skip(1).fold(error.to_string(), |text, cause| {
+        let cause = cause.to_string();
+        if text.contains(&cause) { text } else { format!("{text}: {cause}") }
+    })
 }
 
 fn dispatch(command: Command) -> anyhow::Result<bool> {
