@@ -209,23 +209,23 @@ impl Agent {
         }
     }
 
-    /// A program says that a descriptor is gone, where no wire shows it.
+    /// A program says that a descriptor is gone, of a listener or of a socket that never became one.
     fn handle_close(&mut self, channel: &mut dyn CommChannel, id: SessionId, slot: SlotId) {
         let state = self.peers.get_mut(&id).and_then(|peer| peer.socket_at(slot));
         match state.map(|socket| &socket.role) {
             Some(Role::Listener(_)) => self.close_listener_if_gone(channel, id, slot),
-            Some(Role::Bound | Role::Wireless) => self.close_socket(channel, id, slot),
+            Some(Role::Bound) => self.close_socket(channel, id, slot),
             // A wire shows the last close by itself; what was not accepted has no descriptor.
-            Some(Role::Wired(_) | Role::Offered { .. }) | None => {}
+            Some(Role::Wired(_) | Role::Over(_) | Role::Offered { .. }) | None => {}
         }
     }
 
-    /// A wire's last descriptor is gone.
+    /// A connection's last descriptor is gone, as its wire or lifeline shows.
     pub(crate) fn hang_up(&mut self, id: SessionId, index: u32) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let Some(socket) = peer.socket(index) else { return };
         let slot = socket.slot;
-        if let Role::Wired(wire) = &mut socket.role {
+        if let Role::Wired(wire) | Role::Over(Some(wire)) = &mut socket.role {
             // Level-triggered: without this it is reported until what was written has been sent.
             wire.mute();
             peer.hang_up(slot);
@@ -324,7 +324,7 @@ impl Agent {
             let unread = match socket.role {
                 Role::Bound | Role::Listener(_) => false,
                 Role::Offered { .. } => true,
-                Role::Wired(_) | Role::Wireless => peer.host.has_unread(socket.slot),
+                Role::Wired(_) | Role::Over(_) => peer.host.has_unread(socket.slot),
             };
             self.say(channel, &Message::Close { socket: socket.id, stamp, unread });
         }

@@ -18,6 +18,7 @@ mod agent;
 mod card;
 mod entries;
 mod lease;
+mod lifeline;
 mod line;
 mod listener;
 mod peer;

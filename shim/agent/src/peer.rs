@@ -1,17 +1,17 @@
 //! One program's session as the agent sees it: its memory, its control socket, its sockets and their wires.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use mqttshim_schema::{SessionId, Stamp};
 use mqttshim_session::SlotId;
 use mqttshim_session::host::{Host, ReceiveViolation, Wake};
 use rustix::event::epoll::EventFlags;
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
+use crate::lifeline;
 use crate::rendezvous::Rendezvous;
 use crate::socket::{Role, Socket};
 use crate::token::Token;
@@ -202,12 +202,12 @@ impl Peer {
         }
         take_bytes(&wire, std::mem::take(&mut socket.fillers_owed));
         put_bytes(&wire, std::mem::take(&mut socket.tokens_owed));
-        if socket.is_read_over {
-            // The other end may be gone already.
-            let _ = rustix::net::shutdown(&wire, Shutdown::Write);
-        }
+        let is_read_over = socket.is_read_over;
         socket.role = Role::Wired(wire);
-        self.hang_up_if_over(slot);
+        if is_read_over {
+            self.end_wire(slot);
+            self.hang_up_if_over(slot);
+        }
     }
 
     /// The client's side of the stream is over.
@@ -219,12 +219,26 @@ impl Peer {
     /// Nothing more will be readable: the placeholder says so.
     pub(crate) fn stop_reading(&mut self, slot: SlotId) {
         let Some(socket) = self.socket_at(slot) else { return };
-        socket.is_read_over = true;
-        if let Role::Wired(wire) = &socket.role {
-            // The other end may be gone already.
-            let _ = rustix::net::shutdown(wire, Shutdown::Write);
+        if !std::mem::replace(&mut socket.is_read_over, true) {
+            self.end_wire(slot);
+            self.hang_up_if_over(slot);
         }
-        self.hang_up_if_over(slot);
+    }
+
+    /// Ends the wire's write side, and leaves a lifeline behind.
+    fn end_wire(&mut self, slot: SlotId) {
+        let Some(socket) = self.socket_at(slot) else { return };
+        let Role::Wired(wire) = &socket.role else { return };
+        let lifeline = lifeline::leave(wire);
+        // The other end may be gone already.
+        let _ = rustix::net::shutdown(wire, Shutdown::Write);
+        match lifeline {
+            Ok(lifeline) => socket.lifeline = Some(lifeline),
+            Err(Errno::PIPE | Errno::CONNRESET) => self.hang_up(slot),
+            Err(errno) => {
+                tracing::warn!(%errno, "no lifeline; a slot may be taken until its session ends");
+            }
+        }
     }
 
     /// The program's side of the stream is over.
@@ -251,22 +265,19 @@ impl Peer {
         self.drop_wire(slot);
     }
 
-    /// Closes the wire. From then on the program says when its last descriptor is gone; if it went before it could know that,
-    /// the wire shows it here.
+    /// Closes the wire. From then on its lifeline is watched.
     fn drop_wire(&mut self, slot: SlotId) {
-        self.host.set_wireless(slot);
+        if self.socket_at(slot).is_some_and(|socket| !socket.is_read_over) {
+            self.end_wire(slot);
+        }
+        let token = Token::Wire(self.id, slot.index);
         let Some(socket) = self.socket_at(slot) else { return };
         let Role::Wired(wire) = &socket.role else { return };
-        let mut fds = [PollFd::from_borrowed_fd(wire.as_fd(), PollFlags::empty())];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let polled = rustix::event::poll(&mut fds, Some(&now));
-        let is_gone = polled == Ok(1) && fds[0].revents().contains(PollFlags::HUP);
         // A child forked between socketpair(2) and the hand-over holds a copy, so closing alone would say nothing.
         let _ = rustix::net::shutdown(wire, Shutdown::Both);
-        socket.role = Role::Wireless;
-        if is_gone {
-            self.hang_up(slot);
-        }
+        let lifeline = socket.lifeline.take();
+        let watched = lifeline.map(|fd| wire.beside(fd, token, EventFlags::empty()));
+        socket.role = Role::Over(watched.and_then(Result::ok));
     }
 
     /// No descriptor of this socket is left: it is closed once everything written so far has been forwarded.

@@ -2,6 +2,8 @@
 //!
 //! Credit is counted here, both ways, and not in the shared memory: a program that writes its own limits gains nothing.
 
+use std::os::fd::OwnedFd;
+
 use mqttshim_schema::SocketId;
 use mqttshim_session::{RX_BYTES, SlotId, State};
 
@@ -22,6 +24,8 @@ pub(crate) struct Socket {
     pub(crate) tokens_owed: usize,
     /// Fillers that belong off it.
     pub(crate) fillers_owed: usize,
+    /// Hangs up with the placeholder, once the wire's write side has ended.
+    pub(crate) lifeline: Option<OwnedFd>,
     /// It is a connection that was made: bytes may flow.
     pub(crate) is_stream: bool,
     /// The client sent everything it will, or the program reads no more.
@@ -47,8 +51,9 @@ pub(crate) enum Role {
     },
     /// A connection, made or being made, whose wire the agent holds.
     Wired(Watched),
-    /// A connection whose wire was closed: the program says when its last descriptor is gone.
-    Wireless,
+    /// A connection whose wire was closed; what hangs up with its last descriptor. Without one, because the agent had no
+    /// descriptor left, its slot is free again when the session ends.
+    Over(Option<Watched>),
 }
 
 impl Role {
@@ -57,7 +62,7 @@ impl Role {
         match self {
             Role::Bound => State::Bound,
             Role::Listener(_) => State::Listening,
-            Role::Offered { .. } | Role::Wired(_) | Role::Wireless => State::Connected,
+            Role::Offered { .. } | Role::Wired(_) | Role::Over(_) => State::Connected,
         }
     }
 }
@@ -83,6 +88,7 @@ impl Socket {
             tx_left: u64::from(tx_window),
             tokens_owed: 0,
             fillers_owed: 0,
+            lifeline: None,
             is_read_over: false,
             is_write_over: false,
             is_closed: false,

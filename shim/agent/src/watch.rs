@@ -31,6 +31,16 @@ impl Watched {
         Ok(Watched { fd, set: Arc::clone(set), is_muted: false })
     }
 
+    /// Watches another descriptor in the same set.
+    pub(crate) fn beside(
+        &self,
+        fd: OwnedFd,
+        token: Token,
+        flags: EventFlags,
+    ) -> Result<Watched, Errno> {
+        Watched::new(&self.set, fd, token, flags)
+    }
+
     /// Reports nothing any more.
     pub(crate) fn mute(&mut self) {
         if !std::mem::replace(&mut self.is_muted, true) {

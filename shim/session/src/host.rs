@@ -262,14 +262,6 @@ impl Host {
         if let Some(words) = self.words(slot) {
             words.error.store(errno.unsigned_abs(), Ordering::SeqCst);
             words.program.tx_shut.store(1, Ordering::SeqCst);
-            words.wireless.store(1, Ordering::SeqCst);
-        }
-    }
-
-    /// From now on no wire reports the socket's last close: the program has to say it.
-    pub fn set_wireless(&self, slot: SlotId) {
-        if let Some(words) = self.words(slot) {
-            words.wireless.store(1, Ordering::SeqCst);
         }
     }
 

@@ -92,8 +92,6 @@ pub(crate) struct Slot {
     pub(crate) refs: AtomicU32,
     /// An errno the program has yet to be told.
     pub(crate) error: AtomicU32,
-    /// Agent: no wire reports the last close; the program says Close.
-    pub(crate) wireless: AtomicU32,
     /// Program: it watches for edges; every arrival must be a byte.
     pub(crate) edge: AtomicU32,
     /// Program: a panic poisoned the socket.
@@ -143,7 +141,7 @@ impl Slot {
     pub(crate) fn reset(&self, generation: u32, tx_window: u64) {
         self.set_state(State::Gone);
         self.generation.store(generation, Ordering::SeqCst);
-        for word in [&self.lock, &self.error, &self.wireless, &self.edge, &self.poisoned] {
+        for word in [&self.lock, &self.error, &self.edge, &self.poisoned] {
             word.store(0, Ordering::Relaxed);
         }
         self.refs.store(1, Ordering::Relaxed);

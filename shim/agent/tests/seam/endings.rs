@@ -103,6 +103,47 @@ fn a_reset_connection_frees_its_slot_when_the_program_closes_it() {
 }
 
 #[test]
+fn slots_are_free_again_however_wrong_the_program_counts() {
+    let world = World::new();
+    let listener = world.program().listen(0).unwrap();
+    for round in 0..300 {
+        let (connection, socket) = world.connection(&listener);
+        // As for a child that was forked and ran another program.
+        connection.session.retain(connection.slot);
+        if round % 2 == 0 {
+            world.card(move |card| card.reset(socket));
+        } else {
+            world.card(move |card| card.eof(socket));
+            connection.session.shutdown(connection.slot, How::Both).unwrap();
+        }
+        let hung_up = wait(connection.fd(), PollFlags::empty(), PATIENCE);
+        assert!(hung_up.contains(PollFlags::HUP));
+        drop(connection);
+        world.until("closed", move |card| card.is_closed(socket));
+    }
+}
+
+#[test]
+fn a_connection_that_hung_up_is_closed_with_its_last_copy_in_another_process() {
+    let world = World::new();
+    let listener = world.program().listen(0).unwrap();
+    let (mut connection, socket) = world.connection(&listener);
+    world.card(move |card| card.eof(socket));
+    connection.session.shutdown(connection.slot, How::Both).unwrap();
+    let hung_up = wait(connection.fd(), PollFlags::empty(), PATIENCE);
+    assert_eq!(hung_up, PollFlags::HUP);
+    let copy = rustix::io::dup(connection.fd()).unwrap();
+    let mut child = Command::new("sleep").arg("60").stdin(Stdio::from(copy)).spawn().unwrap();
+    connection.close();
+    drop(world.connection(&listener));
+    world.until("the other one", |card| card.open() == 2);
+    assert!(!world.card(move |card| card.is_closed(socket)));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    world.until("closed", move |card| close_of(&card.said, socket) == Some(false));
+}
+
+#[test]
 fn a_connection_reset_before_it_was_accepted_frees_its_slot_too() {
     let world = World::new();
     let listener = world.program().listen(0).unwrap();

@@ -84,10 +84,7 @@ impl Session {
         let is_told = match state {
             State::Listening => true,
             State::Bound => left == 0,
-            State::Connecting | State::Connected => {
-                left == 0 && words.wireless.load(Ordering::SeqCst) == 1
-            }
-            State::Gone => false,
+            State::Connecting | State::Connected | State::Gone => false,
         };
         if is_told {
             self.say(Kind::Close, slot);

@@ -318,6 +318,7 @@ fn look_at_placeholder(words: &Slot, placeholder: BorrowedFd<'_>) -> Option<Read
         let (head, tail) = positions(words);
         head == tail
             && words.agent.rx_eof.load(Ordering::SeqCst) == 0
+            && words.program.rx_shut.load(Ordering::SeqCst) == 0
             && words.error.load(Ordering::SeqCst) == 0
     };
     match seen {
