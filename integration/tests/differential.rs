@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use mqttshim_integration::differential::{Outcome, Rig, Scenario, generate, shrink};
+use mqttshim_integration::differential::{
+    Outcome, Rig, SCENARIOS_PER_RIG, Scenario, generate, shrink,
+};
 use mqttshim_integration::metrics::Metrics;
 use mqttshim_integration::{needs, wait};
 
@@ -17,8 +19,6 @@ use mqttshim_integration::{needs, wait};
 const TIME: Duration = Duration::from_secs(40);
 /// For making a failing scenario smaller.
 const SHRINK_TIME: Duration = Duration::from_secs(60);
-/// Scenarios before both brokers start afresh.
-const SCENARIOS_PER_RIG: u64 = 100;
 /// Looks that have to find the card's numbers the same: longer together than it takes to publish them.
 const STILL: usize = 10;
 /// A smaller scenario fails if it does in one of so many attempts: some failures depend on timing.
@@ -28,19 +28,20 @@ const ATTEMPTS: usize = 2;
 fn differential_every_client_gets_what_the_broker_alone_would_have_sent_it() {
     needs!("mosquitto");
     let number = |name| std::env::var(name).ok().map(|value| value.parse::<u64>().unwrap());
-    let (seed, seeds) = (number("MQTTSHIM_SEED"), number("MQTTSHIM_SEEDS"));
-    let first = seed.unwrap_or(1);
-    let count = seeds.or(seed.map(|_| 1));
+    let (said, seeds) = (number("MQTTSHIM_SEED"), number("MQTTSHIM_SEEDS"));
+    let first = said.unwrap_or(1);
+    let count = seeds.or(said.map(|_| 1));
     let start = Instant::now();
-    let mut rig = Rig::start();
+    let mut rig = Rig::start(first);
     let mut played = 0;
     let mut tally = Tally::default();
     while count.map_or(start.elapsed() < TIME, |count| played < count) {
-        if played > 0 && played % SCENARIOS_PER_RIG == 0 {
+        let seed = first + played;
+        if played > 0 && seed.is_multiple_of(SCENARIOS_PER_RIG) {
             tally.add(&rig);
-            rig = Rig::start();
+            rig = Rig::start(seed);
         }
-        let scenario = generate(first + played);
+        let scenario = generate(seed);
         let outcome = rig.play(&scenario).unwrap();
         played += 1;
         if !outcome.differences.is_empty() {
@@ -50,7 +51,7 @@ fn differential_every_client_gets_what_the_broker_alone_would_have_sent_it() {
     tally.add(&rig);
     let seconds = start.elapsed().as_secs_f64();
     eprintln!("differential: seeds {first} to {}, {seconds:.1} s; {tally}", first + played - 1);
-    assert!(tally.of("all_rules_hold") > 0.0 || seed.is_some(), "the card distributed nothing");
+    assert!(tally.of("all_rules_hold") > 0.0 || said.is_some(), "the card distributed nothing");
     assert!(tally.dropped < 1.0, "the card dropped copies, for which no scenario is meant");
 }
 
@@ -109,7 +110,7 @@ fn report(scenario: &Scenario, outcome: &Outcome, first: u64, played: u64) -> ! 
         let differs = || rig.play(scenario).is_ok_and(|outcome| !outcome.differences.is_empty());
         (0..ATTEMPTS).any(|_| differs())
     };
-    let rig = Rig::start();
+    let rig = Rig::start(scenario.seed);
     let (small, again) = if fails(&rig, scenario) {
         let command = format!("MQTTSHIM_SEED={}", scenario.seed);
         (shrink(scenario, SHRINK_TIME, |smaller| fails(&rig, smaller)), command)

@@ -15,6 +15,10 @@ use crate::{Broker, BrokerSetup, Card, Folder};
 
 /// Small answers go at once; otherwise the tests would wait for delayed acknowledgements of TCP.
 const CONFIG: &str = "set_tcp_nodelay true";
+/// In every other rig offline sessions get messages of QoS 0 too.
+const QUEUE_CONFIG: &str = "set_tcp_nodelay true\nqueue_qos0_messages true";
+/// Scenarios before both brokers start afresh.
+pub const SCENARIOS_PER_RIG: u64 = 100;
 const PLAIN: &str = "alone";
 const ON_CARD: &str = "on-card";
 
@@ -41,15 +45,17 @@ pub struct Outcome {
 }
 
 impl Rig {
-    /// Starts both.
+    /// Starts both, configured for this seed and those up to the next multiple of [`SCENARIOS_PER_RIG`].
     ///
     /// # Panics
     /// If something does not come up.
     #[must_use]
     #[track_caller]
-    pub fn start() -> Rig {
+    pub fn start(seed: u64) -> Rig {
         let folder = Folder::new();
-        let setup = BrokerSetup { config: CONFIG, name: Some(PLAIN), ..BrokerSetup::default() };
+        let queues = (seed / SCENARIOS_PER_RIG) % 2 == 1;
+        let config = if queues { QUEUE_CONFIG } else { CONFIG };
+        let setup = BrokerSetup { config, name: Some(PLAIN), ..BrokerSetup::default() };
         let plain = Broker::start(&folder, &setup);
         let card = Card::start(&folder);
         let session = Some(card.session());

@@ -14,7 +14,7 @@ impl Rng {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -24,7 +24,7 @@ impl Rng {
 
     /// A number below `bound`, which is not 0.
     pub fn below(&mut self, bound: usize) -> usize {
-        let drawn = self.next() % u64::try_from(bound).expect("a usize fits");
+        let drawn = self.draw() % u64::try_from(bound).expect("a usize fits");
         usize::try_from(drawn).expect("smaller than a usize")
     }
 

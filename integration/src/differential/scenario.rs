@@ -144,12 +144,15 @@ impl Post {
     }
 }
 
+/// Added to a client to name the publisher of its wills.
+pub const WILLS_FROM: usize = 100;
+
 /// What the payload of a message tells about it.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Mark {
     /// The group it was published in.
     pub group: usize,
-    /// Its publisher.
+    /// Its publisher. A will, which comes when its time has come, is of a publisher of its own: [`WILLS_FROM`] more.
     pub client: usize,
     /// The QoS it was published with.
     pub qos: u8,

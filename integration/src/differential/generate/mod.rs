@@ -185,7 +185,7 @@ impl Generator {
         let client = self.rng.below(self.clients.len());
         let guest = self.clients[client].clone();
         let churn = self.flavour.churn;
-        if guest.is_stalled && self.flavour.has_flood && self.flood() {
+        if guest.is_stalled && self.flavour.has_flood && self.flood(client) {
             return;
         }
         if guest.is_stalled {

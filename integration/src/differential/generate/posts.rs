@@ -9,10 +9,13 @@ use crate::mqtt::{Message, string};
 pub(super) const MARK_BYTES: usize = 32;
 /// Around the largest payload the card takes, and beyond.
 const LARGE_BYTES: [usize; 6] = [65_000, 65_535, 65_536, 65_537, 70_000, 16_383];
-/// Messages of a flood, and what each has of payload: more than the kernel keeps for one connection on loopback (2.6 MB), less
-/// than that and what the card keeps for one client.
-const FLOOD_POSTS: usize = 50;
-const FLOOD_POST_BYTES: usize = 62_000;
+/// Messages of a flood, and what one has of payload if the card may take it and if not: together more than the kernel keeps for one
+/// connection on loopback (2.6 MB), less than that and what the card keeps for one client.
+const FLOOD_POSTS: usize = 42;
+const FLOOD_CARD_BYTES: usize = 62_000;
+const FLOOD_BROKER_BYTES: usize = 66_000;
+/// Groups that follow a flood.
+const FLOOD_TAILS: usize = 8;
 
 /// Highest Topic Alias mosquitto accepts.
 pub(super) const ALIAS_MAX: u8 = 10;
@@ -50,8 +53,9 @@ impl Generator {
         choices[self.rng.below(choices.len())]
     }
 
-    /// Fills the way to whoever does not read, once a scenario; `false` if nobody can.
-    pub(super) fn flood(&mut self) -> bool {
+    /// Fills the way to `reader`, who does not read, and goes on behind it, once a scenario; `false` if nobody can. What the card may
+    /// take and what it may not is mixed: the broker must not be overtaken where it has to wait.
+    pub(super) fn flood(&mut self, reader: usize) -> bool {
         let Some(client) = (0..self.clients.len()).find(|&client| self.clients[client].can_act())
         else {
             return false;
@@ -59,18 +63,27 @@ impl Generator {
         self.flavour.has_flood = false;
         // Nothing else until it is read.
         self.stalled_bytes = BYTES_MAX;
-        let topics = [self.topic(), self.topic()];
-        let mut posts = Vec::new();
-        for _ in 0..FLOOD_POSTS {
-            let topic = *self.rng.pick(&topics);
-            let post = self.post(client, topic);
-            let payload_bytes = post.payload_bytes.min(FLOOD_POST_BYTES);
-            let payload_bytes = if self.rng.percent(80) { FLOOD_POST_BYTES } else { payload_bytes };
-            let alias = None;
-            posts.push(Post { payload_bytes, alias, ..post });
+        let filters = &self.clients[reader].filters;
+        let wanted = self.topics.iter().find(|topic| filters.iter().any(|filter| filter == *topic));
+        let topic = wanted.copied().unwrap_or_else(|| self.topic());
+        let sizes = [FLOOD_CARD_BYTES, FLOOD_BROKER_BYTES];
+        let mut posts: Vec<Post> =
+            (0..FLOOD_POSTS).map(|_| self.flood_post(client, topic, sizes)).collect();
+        for _ in 0..FLOOD_TAILS {
+            self.settled(client, Action::Publish(posts));
+            let sizes = [MARK_BYTES, FLOOD_BROKER_BYTES];
+            posts = (0..self.rng.between(1, 2))
+                .map(|_| self.flood_post(client, topic, sizes))
+                .collect();
         }
-        self.settled(client, Action::Publish(posts));
         true
+    }
+
+    fn flood_post(&mut self, client: usize, topic: &'static str, sizes: [usize; 2]) -> Post {
+        let payload_bytes = *self.rng.pick(&sizes);
+        let post = self.post(client, topic);
+        let message = Message { qos: 0, is_retained: false, ..post.message };
+        Post { message, payload_bytes, alias: None, is_repeated: false, ..post }
     }
 
     fn post(&mut self, client: usize, topic: &'static str) -> Post {

@@ -19,6 +19,8 @@ impl Generator {
         let mut idle: Vec<usize> = (0..self.clients.len())
             .filter(|&client| self.clients[client].can_act() && !self.clients[client].is_holding)
             .collect();
+        let mut away: Vec<usize> =
+            (0..self.clients.len()).filter(|&client| !self.clients[client].is_online).collect();
         let mut steps = Vec::new();
         let publishers = self.rng.between(1, 3);
         for _ in 0..publishers {
@@ -30,6 +32,15 @@ impl Generator {
         }
         let changers = self.rng.between(0, 2);
         for _ in 0..changers {
+            if self.rng.percent(30)
+                && let Some(client) = self.take(&mut away)
+            {
+                let action = self.connect_quietly(client);
+                let step = self.step(client, action);
+                let at = self.rng.below(steps.len() + 1);
+                steps.insert(at, step);
+                continue;
+            }
             let Some(client) = self.take(&mut idle) else { break };
             let is_connection = self.rng.percent(40) && !self.clients[client].has_will;
             let action = match (is_connection, self.rng.below(4)) {
@@ -38,12 +49,7 @@ impl Generator {
                 (true, 0) => self.leave(client, Action::Drop),
                 (true, 1) => self.disconnect(client),
                 (true, 2) => self.leave(client, Action::Reset),
-                (true, _) => {
-                    let will = std::mem::take(&mut self.flavour.will);
-                    let action = self.connect(client, true);
-                    self.flavour.will = will;
-                    action
-                }
+                (true, _) => self.connect_quietly(client),
             };
             let step = self.step(client, action);
             let at = self.rng.below(steps.len() + 1);
@@ -54,6 +60,14 @@ impl Generator {
             self.push(steps);
         }
         is_race
+    }
+
+    /// Without a will.
+    fn connect_quietly(&mut self, client: usize) -> Action {
+        let will = std::mem::take(&mut self.flavour.will);
+        let action = self.connect(client, true);
+        self.flavour.will = will;
+        action
     }
 
     fn take(&mut self, idle: &mut Vec<usize>) -> Option<usize> {

@@ -1,6 +1,6 @@
 //! What a single client does besides publishing.
 
-use super::super::scenario::{Action, Mark};
+use super::super::scenario::{Action, Mark, WILLS_FROM};
 use super::{Generator, WILD};
 use crate::mqtt::{Login, Message, Version, packet, string};
 
@@ -83,7 +83,8 @@ impl Generator {
 
     fn will(&mut self, client: usize, is_v5: bool) -> Message {
         let qos = *self.rng.pick(&[0, 0, 1, 2]);
-        let mark = Mark { group: self.group, client, qos, number: self.next_number };
+        let publisher = client + WILLS_FROM;
+        let mark = Mark { group: self.group, client: publisher, qos, number: self.next_number };
         self.next_number += 1;
         let mut properties = if is_v5 { self.properties() } else { Vec::new() };
         if is_v5 && self.rng.percent(20) {
