@@ -50,12 +50,15 @@ expect() { # FEATURE FILE EXPECTED: what came after READY
 }
 
 publishes() { # QOS
-  local file=$folder/qos$1 list
-  list=$(seq -f 'message %g' 1 50)
-  receive "$file" 50 -q "$1" -t "$prefix/qos$1"
+  local file=$folder/qos$1 list count=50
+  # mosquitto_sub 2.0.11 with MQTT 5 now and then gives up ("protocol error") when more QoS 2 messages are under way than its
+  # Receive Maximum of 20, whatever the broker.
+  [ "$1" = 2 ] && count=15
+  list=$(seq -f 'message %g' 1 "$count")
+  receive "$file" "$count" -q "$1" -t "$prefix/qos$1"
   pub -q "$1" -t "$prefix/qos$1" -l <<<"$list"
   wait "$receiver"
-  expect "qos$1" "$file" "$list" '50 in order'
+  expect "qos$1" "$file" "$list" "$count in order"
 }
 
 retained() {

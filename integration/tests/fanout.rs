@@ -77,7 +77,7 @@ fn check(run: &Run) {
     assert!(deliveries >= messages * subscribers, "{deliveries} deliveries");
     assert_eq!(publishes_received(&broker), counted, "the broker saw a PUBLISH");
     let share = asleep.as_secs_f64() / alone.as_secs_f64();
-    println!(
+    eprintln!(
         "{} messages to {} subscribers: the broker took {alone:?} alone, {asleep:?} on the card ({:.2} %)",
         run.messages,
         run.subscribers,

@@ -62,7 +62,7 @@ fn a_killed_card_leaves_brokers_alive_and_idle_and_its_successor_serves_them() {
     });
     for (broker, figure) in [&busy, &idle].into_iter().zip(figure) {
         let spent = procfs::cpu_during(broker.pid(), STRETCH);
-        println!("a broker took {figure:?} in {STRETCH:?} with the card, {spent:?} without");
+        eprintln!("a broker took {figure:?} in {STRETCH:?} with the card, {spent:?} without");
         assert!(spent <= figure + ONE_PER_CENT, "{spent:?} without a card, {figure:?} with one");
     }
     assert!(busy.process.is_running() && idle.process.is_running());
@@ -148,7 +148,7 @@ fn what_a_killed_program_had_written_is_delivered_then_the_end() {
     let written: usize = written.parse().unwrap();
     let mut got = Vec::new();
     client.read_to_end(&mut got).unwrap();
-    println!("{written} bytes were written, {} arrived", got.len());
+    eprintln!("{written} bytes were written, {} arrived", got.len());
     assert!(
         (written..=written + 1000).contains(&got.len()),
         "{written} written, {} came",
@@ -254,7 +254,7 @@ fn a_subscriber_that_stops_reading_costs_bounded_memory_and_delays_nobody() {
         it.sum("mqttshim_outbox_dropped_total", &[]) > 0.0
     });
     let dropped = dropped.sum("mqttshim_outbox_dropped_total", &[]);
-    println!("{grown} bytes grown, {dropped} copies dropped, slowest burst of 100 {slowest:?}");
+    eprintln!("{grown} bytes grown, {dropped} copies dropped, slowest burst of 100 {slowest:?}");
     assert!(grown <= 8 * 1024 * 1024, "dpu-server grew by {grown} bytes");
     // Thirty megabytes were published: what the stalled one did not lose waits for it, in order.
     let mut last = None;

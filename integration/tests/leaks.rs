@@ -52,7 +52,7 @@ fn ten_thousand_connections_leave_no_descriptor_and_no_megabyte() {
     for (name, before, after) in
         [("broker", before[0], after[0]), ("dpu-server", before[1], after[1])]
     {
-        println!(
+        eprintln!(
             "{name}: descriptors {} → {}, resident {} → {}",
             before.0, after.0, before.1, after.1
         );

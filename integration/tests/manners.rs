@@ -73,7 +73,7 @@ fn a_broker_gets_no_thread_and_no_small_descriptor_from_us() {
         let (small, private) = descriptors(ours.pid());
         (small == descriptors(plain.pid()).0).then_some((small, private))
     });
-    println!("{small} descriptors each, {private} of ours, {} bytes resident", {
+    eprintln!("{small} descriptors each, {private} of ours, {} bytes resident", {
         procfs::resident_bytes(ours.pid())
     });
     assert!(private <= 4, "{private} descriptors of ours");
