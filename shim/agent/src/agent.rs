@@ -187,7 +187,7 @@ impl Agent {
             has_moved |= self.drain_programs(channel);
             has_moved |= self.run_requests(channel);
             self.lease.beat(channel, &mut self.line, now);
-            self.probe_listeners(channel, now);
+            self.look_around(channel, now);
         }
         has_moved
     }
@@ -295,12 +295,13 @@ impl Agent {
         self.lose_card(Instant::now());
     }
 
-    /// Looks once a second whether listeners whose Close nobody said are still held.
-    fn probe_listeners(&mut self, channel: &mut dyn CommChannel, now: Instant) {
+    /// Looks once a second whether listeners whose Close nobody said are still held, and for receive rings that lie idle.
+    fn look_around(&mut self, channel: &mut dyn CommChannel, now: Instant) {
         if now.duration_since(self.probed) < PROBE_INTERVAL {
             return;
         }
         self.probed = now;
+        self.peers.values_mut().for_each(Peer::return_idle_pages);
         let listeners: Vec<_> = self.peers.values().flat_map(Peer::listeners).collect();
         for (session, slot) in listeners {
             self.close_listener_if_gone(channel, session, slot);

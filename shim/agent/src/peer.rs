@@ -20,6 +20,9 @@ use crate::watch::Watched;
 /// Most bytes put on a wire at once: what became of a connection before its wire arrived.
 const TOKENS_AT_ONCE: usize = 64;
 
+/// What an idle connection's receive ring may keep.
+const PAGE_BYTES: u64 = 4096;
+
 /// A program and everything it holds.
 pub(crate) struct Peer {
     pub(crate) id: SessionId,
@@ -207,6 +210,19 @@ impl Peer {
         if is_read_over {
             self.end_wire(slot);
             self.hang_up_if_over(slot);
+        }
+    }
+
+    /// Gives back the pages of receive rings that are empty and got nothing since the last look. One page stays: a connection
+    /// that is used again would only ask for it again.
+    pub(crate) fn return_idle_pages(&mut self) {
+        for socket in self.sockets.iter_mut().flatten() {
+            let before = std::mem::replace(&mut socket.delivered_at_look, socket.delivered);
+            let is_idle = before == socket.delivered;
+            if is_idle && socket.delivered - socket.delivered_at_return > PAGE_BYTES {
+                socket.delivered_at_return = socket.delivered;
+                self.host.return_pages(socket.slot);
+            }
         }
     }
 

@@ -18,6 +18,9 @@ pub(crate) struct Socket {
     pub(crate) granted: u64,
     /// Bytes it has sent.
     pub(crate) delivered: u64,
+    /// What `delivered` was at the last look for idle rings, and when pages were last given back.
+    pub(crate) delivered_at_look: u64,
+    pub(crate) delivered_at_return: u64,
     /// Bytes the program may still send.
     pub(crate) tx_left: u64,
     /// Bytes that belong on a wire that has not arrived yet.
@@ -85,6 +88,8 @@ impl Socket {
             role,
             granted: RX_BYTES as u64,
             delivered: 0,
+            delivered_at_look: 0,
+            delivered_at_return: 0,
             tx_left: u64::from(tx_window),
             tokens_owed: 0,
             fillers_owed: 0,

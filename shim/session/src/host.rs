@@ -121,6 +121,14 @@ impl Host {
         self.free.push_back(slot.index);
     }
 
+    /// Gives the pages of a socket's receive ring back while it is empty. They come back when they are written to.
+    pub fn return_pages(&self, slot: SlotId) {
+        if self.rx_room(slot) == Ok(RX_BYTES) {
+            // Failing only keeps the pages.
+            let _ = self.memory.release_rx(self.file.as_fd(), slot.index);
+        }
+    }
+
     /// The current socket in a slot, whatever the program says its generation is.
     pub fn current(&self, index: u32) -> Option<SlotId> {
         let generation = *self.generations.get(index as usize)?;
@@ -353,4 +361,32 @@ pub enum Wake {
     Token,
     /// Yes: the program waits for edges. To be counted by [`Host::count_edge`].
     Edge,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resident_blocks(host: &Host) -> i64 {
+        rustix::fs::fstat(host.fds()[0]).unwrap().st_blocks
+    }
+
+    #[test]
+    fn an_empty_ring_gives_its_pages_back_and_one_with_bytes_keeps_them() {
+        let mut host = Host::create(4, 1000).unwrap();
+        let slot = host.allocate(State::Connected).unwrap();
+        let bare = resident_blocks(&host);
+        let bytes = vec![7; RX_BYTES];
+        assert_eq!(host.deliver(slot, &bytes, 1), Ok(Wake::Token));
+        let full = resident_blocks(&host);
+        host.return_pages(slot);
+        assert_eq!(resident_blocks(&host), full, "unread bytes stay");
+        let words = host.words(slot).unwrap();
+        words.program.rx_tail.store(RX_BYTES as u64, Ordering::SeqCst);
+        host.return_pages(slot);
+        // In blocks of 512 bytes.
+        assert_eq!(full - resident_blocks(&host), RX_BYTES as i64 / 512);
+        assert!(resident_blocks(&host) <= bare + 16);
+        assert_eq!(host.deliver(slot, b"again", 2), Ok(Wake::No));
+    }
 }
