@@ -8,19 +8,18 @@
 //! instead of a deadlock.
 
 use std::cell::Cell;
-use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
-use rustix::thread::{gettid, sched_yield};
+use rustix::thread::{gettid, nanosleep, sched_yield};
 
 use crate::sync::{AtomicU32, Ordering};
 
 /// Yields between two looks at whether the holder still exists.
 const YIELDS_BEFORE_CHECK: u32 = 64;
 /// Pause after a look that found the holder alive: it was most likely preempted.
-const PAUSE_AFTER_CHECK: Duration = Duration::from_micros(50);
+const PAUSE_AFTER_CHECK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000 };
 
 thread_local! {
     static THREAD_ID: Cell<u32> = const { Cell::new(0) };
@@ -75,7 +74,8 @@ pub(crate) fn lock(word: &AtomicU32) -> Option<Guard<'_>> {
                 return Some(Guard { word });
             }
         } else {
-            std::thread::sleep(PAUSE_AFTER_CHECK);
+            // The plain system call: libc's is a cancellation point, and a thread must not unwind from here.
+            let _ = nanosleep(&PAUSE_AFTER_CHECK);
         }
     }
 }
