@@ -6,7 +6,7 @@
 //!            └──── PUBACK, PUBREC, PUBREL, PUBCOMP ────┘   (those for the broker's messages may be withheld)
 //! ```
 //!
-//! The socket never blocks; who waits is [`super::play`].
+//! The socket never blocks; who waits is [`mod@super::play`].
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
