@@ -7,6 +7,8 @@ use mqttshim_integration::{Broker, Card, Client, Folder, Message, needs, procfs,
 const ROUNDS: usize = 10_000;
 /// Enough for every table and pool to have its size.
 const WARM_UP: usize = 2_000;
+/// The send ring of a session.
+const RING_BYTES: usize = 2 * 1024 * 1024;
 const RESIDENT_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Connects, subscribes now and then, and leaves: politely, or by closing.
@@ -24,6 +26,16 @@ fn come_and_go(port: u16, rounds: usize) {
             client.vanish();
         }
     }
+}
+
+/// Has the broker write more than a session's send ring holds, so that every page of it has been used: a ring gets its
+/// memory as it is written for the first time.
+fn use_the_whole_ring(port: u16) {
+    let mut reader = Client::new(port, "reader");
+    assert_eq!(reader.subscribe("warm/up", 1), 1);
+    let bytes = vec![7; 2 * RING_BYTES];
+    Client::new(port, "writer").publish(&Message::new("warm/up", bytes.clone()).qos(1));
+    assert!(reader.message().payload == bytes);
 }
 
 /// Descriptors and resident bytes of the two processes once all guests are gone.
@@ -45,6 +57,7 @@ fn ten_thousand_connections_leave_no_descriptor_and_no_megabyte() {
     let folder = Folder::new();
     let card = Card::start(&folder);
     let broker = Broker::on_card(&folder, card.session());
+    use_the_whole_ring(broker.port());
     come_and_go(broker.port(), WARM_UP);
     let before = settle(&card, &broker);
     come_and_go(broker.port(), ROUNDS);
