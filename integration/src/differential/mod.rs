@@ -8,7 +8,7 @@
 //!
 //! The broker is the specification: nothing here knows what MQTT should do, except where MQTT leaves something open, which is
 //! in `compare`. Everything follows from the seed but the timing. Bounds: a few dozen steps, a few hundred KiB between two
-//! barriers, once in twenty scenarios a flood of 3 MB.
+//! barriers, once in twenty scenarios a flood of 6 MB.
 
 mod compare;
 mod encode;

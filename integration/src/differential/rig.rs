@@ -17,6 +17,8 @@ use crate::{Broker, BrokerSetup, Card, Folder};
 const CONFIG: &str = "set_tcp_nodelay true";
 /// In every other rig offline sessions get messages of QoS 0 too.
 const QUEUE_CONFIG: &str = "set_tcp_nodelay true\nqueue_qos0_messages true";
+/// The broker keeps as much for a client as there is; a flood must not make the card drop what the broker would not.
+const CARD_CONFIG: &str = "[limits]\noutbox_bytes_max = 33554432\n";
 /// Scenarios before both brokers start afresh.
 pub const SCENARIOS_PER_RIG: u64 = 100;
 const PLAIN: &str = "alone";
@@ -57,7 +59,8 @@ impl Rig {
         let config = if queues { QUEUE_CONFIG } else { CONFIG };
         let setup = BrokerSetup { config, name: Some(PLAIN), ..BrokerSetup::default() };
         let plain = Broker::start(&folder, &setup);
-        let card = Card::start(&folder);
+        let card_config = folder.write("card.toml", CARD_CONFIG).display().to_string();
+        let card = Card::start_with(&folder, &["--config", &card_config]);
         let session = Some(card.session());
         let on_card =
             Broker::start(&folder, &BrokerSetup { session, name: Some(ON_CARD), ..setup });

@@ -5,7 +5,7 @@
 //! a wrong picture costs a step, not correctness.
 //!
 //! Not generated, because two runs may rightly differ or would take long: expiries and delays that run out, `$SYS`, keep-alives that
-//! time out, more bytes for a client that does not read than the card keeps for it.
+//! time out.
 
 mod posts;
 mod race;
@@ -16,7 +16,7 @@ use super::scenario::Action;
 use super::scenario::{Cut, Group, Scenario, Step};
 use crate::mqtt::Version;
 
-/// Bytes published while somebody does not read, and within one group: well below the card's bound for one client.
+/// Bytes published while somebody does not read, and within one group, unless it is a flood.
 const BYTES_MAX: usize = 300_000;
 
 /// Scenarios in which somebody stops reading until the buffers are full.
