@@ -104,7 +104,7 @@ CASE(level_triggered_epoll_repeats_itself)
 	look("writable", set, 0);
 	T(watch(set, EPOLL_CTL_MOD, all.server, EPOLLIN | EPOLLRDHUP, 4));
 	T(close(all.client));
-	look("end", set, 5000);
+	look_for_end("end", set);
 	T(read(all.server, buffer, 1));
 	look("end still", set, 0);
 	T(close(all.server));
