@@ -6,9 +6,10 @@ cd "$(dirname "$0")/.."
 skipped=${CARGO_TARGET_DIR:-target}/skipped-tests.log
 rm -f "$skipped"
 trap 'if [ -s "$skipped" ]; then sort -u "$skipped"; fi' EXIT
+# Examples in the documentation, which nextest does not run.
+cargo test --workspace --doc --quiet
 if command -v cargo-nextest >/dev/null; then
   cargo nextest run --workspace --no-fail-fast
 else
   cargo test --workspace --no-fail-fast
 fi
-cargo test --workspace --doc --quiet
