@@ -51,6 +51,8 @@ fn late_retained(races: &Races<'_>, client: usize, received: &[&Received]) -> Op
             && received[..place].iter().any(|before| {
                 !before.is_retained
                     && before.topic == it.topic
+                    // With Retain As Published a newer message has the flag too.
+                    && before.mark.map(|mark| mark.group) > it.mark.map(|mark| mark.group)
                     && races.is_subscribing(before, client)
             })
     };

@@ -11,6 +11,7 @@ mod posts;
 mod race;
 mod steps;
 
+use super::rig::queues_qos_0;
 use super::rng::Rng;
 use super::scenario::Action;
 use super::scenario::{Cut, Group, Scenario, Step};
@@ -49,7 +50,7 @@ const WILD: [&str; 14] = [
 #[must_use]
 pub fn generate(seed: u64) -> Scenario {
     let mut rng = Rng::new(seed);
-    let flavour = Flavour::draw(&mut rng);
+    let flavour = Flavour::draw(&mut rng, seed);
     let clients = rng.between(3, 10);
     let mut topics: Vec<&str> = TOPICS.to_vec();
     while topics.len() > flavour.topics {
@@ -97,10 +98,12 @@ struct Flavour {
     pieces: usize,
     /// Whether somebody stops reading until the buffers are full.
     has_flood: bool,
+    /// Percent of MQTT 5 clients with a Receive Maximum; none where it would make the brokers' queues run full.
+    receive_maximum: usize,
 }
 
 impl Flavour {
-    fn draw(rng: &mut Rng) -> Flavour {
+    fn draw(rng: &mut Rng, seed: u64) -> Flavour {
         let is_plain = rng.percent(50);
         let mut some = |chance: usize, most: usize| {
             let chance = if is_plain { chance / 3 } else { chance };
@@ -124,6 +127,7 @@ impl Flavour {
             races: some(100, 30),
             pieces: some(90, 60),
             has_flood: rng.percent(FLOOD_PERCENT),
+            receive_maximum: if queues_qos_0(seed) { 0 } else { 15 },
             v5: rng.between(0, 100),
             topics: rng.between(3, 8),
             groups: rng.between(8, 36),

@@ -58,7 +58,7 @@ impl Generator {
             let expiry_s = if self.rng.percent(20) { u32::MAX } else { LONG_S };
             list.push([&[0x11][..], &expiry_s.to_be_bytes()].concat());
         }
-        if self.rng.percent(15) {
+        if self.rng.percent(self.flavour.receive_maximum) {
             // Receive Maximum.
             list.push(vec![0x21, 0, u8::try_from(self.rng.between(1, 30)).expect("small")]);
         }
