@@ -162,6 +162,20 @@ impl Connection {
         }
     }
 
+    /// Reads until there is nothing, as a program does that was told of something. Whoever reads without being told may take
+    /// bytes before the wake-up that was sent for them arrives: that one is for nothing, and goes with the next read.
+    #[track_caller]
+    pub(crate) fn falls_silent(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            assert_eq!(self.read(&mut [0; 1]), Read::Empty);
+            if self.ready() == PollFlags::OUT {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{:?} for nothing", self.ready());
+        }
+    }
+
     /// Reads this many bytes, waiting as a blocking read does.
     #[track_caller]
     pub(crate) fn read_exactly(&self, count: usize) -> Vec<u8> {

@@ -113,7 +113,7 @@ fn bytes_come_back_as_they_were_written_however_they_are_cut() {
         }
     });
     for connection in &connections {
-        connection.becomes(PollFlags::OUT);
+        connection.falls_silent();
     }
 }
 
@@ -128,7 +128,7 @@ fn two_readers_and_two_writers_of_one_connection_lose_nothing() {
         std::thread::scope(|scope| {
             scope.spawn(|| echo(&connection, round, 400_000, 2));
         });
-        connection.becomes(PollFlags::OUT);
+        connection.falls_silent();
     }
     two_writers(&world, &connection);
 }
