@@ -6,50 +6,25 @@
 //! ```
 
 use std::fmt::Write;
-use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use crate::card::clear_environment;
-use crate::compiler::compile_all;
-use crate::{Card, Folder, Process, broker, paths, ports};
+use crate::compiler::compiled_folder;
+use crate::{Card, Folder, Process, broker, ports};
 
 /// How long a case may take: it ends itself before.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// Where the program is. Compiled once for all tests: its name holds what it was made of.
+/// Where the program is.
 ///
 /// # Panics
 /// If it does not compile.
 #[must_use]
 #[track_caller]
 pub fn program() -> PathBuf {
-    let mut sources: Vec<PathBuf> = fs::read_dir(paths::own("parity"))
-        .expect("a folder of this crate")
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .collect();
-    sources.sort();
-    let mut hasher = DefaultHasher::new();
-    for source in &sources {
-        fs::read(source).expect("a file of this crate").hash(&mut hasher);
-    }
-    let own = std::env::current_exe().expect("a running program has a path");
-    let folder = own.parent().expect("a program is in a folder");
-    let program = folder.join(format!("parity-cases-{:016x}", hasher.finish()));
-    if !program.exists() {
-        sources.retain(|source| source.extension().is_some_and(|it| it == "c"));
-        let scratch = Folder::new();
-        let made = compile_all("cases", &sources, scratch.path(), &[]);
-        // Beside each other, tests may both have made it: the last rename wins, and both are the same. A copy first,
-        // since the scratch folder may be another file system.
-        let here = program.with_extension(std::process::id().to_string());
-        fs::copy(made, &here)
-            .and_then(|_| fs::rename(&here, &program))
-            .expect("cargo's own folder");
-    }
-    program
+    compiled_folder("parity")
 }
 
 /// The names of all cases.
