@@ -148,4 +148,28 @@ cases! {
     a_bound_client_keeps_its_address
     connect_refuses_what_the_kernel_refuses
     epoll_tells_of_a_connect
+
+    // stdio.c
+    a_stream_on_a_socket_reads_and_writes
+    fdopen_refuses_what_the_kernel_refuses
+    buffers_of_a_stream_are_as_they_are_set
+    two_streams_read_and_write_one_socket
+    a_stream_writes_more_than_any_buffer_holds
+    a_stream_tells_of_a_write_that_fails
+    a_stream_in_nonblocking_mode_says_eagain
+    a_stream_is_reopened_on_a_file
+    dprintf_takes_arguments_of_every_kind
+    a_stream_below_which_a_socket_was_put_takes_it_along
+
+    // stale.c
+    a_number_closed_by_syscall_serves_the_next_file
+    a_number_closed_by_a_range_of_syscall_serves_the_next_file
+    a_number_closed_past_libc_serves_the_next_open
+    a_number_closed_past_libc_serves_the_next_stream
+    a_number_closed_past_libc_serves_the_next_socket
+    a_number_closed_past_libc_serves_every_kind_of_file
+    closefrom_closes_connections_and_listeners
+    calls_by_number_reach_the_socket
+    a_spawned_child_that_closes_takes_nothing_from_its_parent
+    a_daemon_leaves_its_standard_input_behind
 }

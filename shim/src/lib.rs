@@ -15,8 +15,8 @@
 //!
 //! **What is not carried.** Urgent data (`MSG_OOB`: EOPNOTSUPP on send, EINVAL on receive). `splice` (EINVAL).
 //! `MSG_PEEK|MSG_WAITALL` returns what is there. `SO_RCVLOWAT` is kept and does not delay readiness. A descriptor used by
-//! libc from inside (`fdopen` and stdio) or by raw system calls and io_uring reads sees the placeholder, not the stream; so
-//! does a program after exec. Options that carry addresses (`SO_ATTACH_FILTER`, …) are ENOPROTOOPT.
+//! io_uring, by system calls that go past libc, or by standard streams below which it was put, sees the placeholder, not the
+//! stream; so does a program after exec. Options that carry addresses (`SO_ATTACH_FILTER`, …) are ENOPROTOOPT.
 //!
 //! **Bounds.** 1,048,576 descriptors, 16 sessions with open sockets, 256 epoll registrations of undecided sockets, 1,024
 //! rules. A data call: one atomic load for a socket of the kernel; no allocation and under 1 KiB of stack for one of ours.
@@ -38,6 +38,8 @@ mod fork;
 mod guard;
 #[allow(unsafe_code, reason = "the C boundary")]
 mod hooks;
+#[allow(unsafe_code, reason = "system calls without libc")]
+mod kernel;
 #[allow(unsafe_code, reason = "a lock is made of it")]
 mod lock;
 mod log;
@@ -52,6 +54,8 @@ mod rules;
 mod sessions;
 mod sockets;
 mod state;
+#[allow(unsafe_code, reason = "stdio's streams are C structures")]
+mod stream;
 mod table;
 #[allow(unsafe_code, reason = "settings live behind an atomic pointer")]
 mod verdict;

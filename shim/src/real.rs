@@ -2,16 +2,20 @@
 //!
 //! All are looked up once, by the constructor; never in a hook, where `dlsym` could meet its own lock or an allocator that is
 //! just starting. A call that comes before the constructor, or finds no such function in an old libc, is made as a plain
-//! system call.
+//! system call. Functions of stdio, which are more than a system call, are looked up when they are called so early: no allocator
+//! needs those to start.
 
 use std::ffi::c_void;
 use std::mem;
+use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
-    c_char, c_int, c_uint, epoll_event, iovec, mmsghdr, msghdr, off_t, off64_t, size_t, sockaddr,
-    socklen_t, ssize_t, timespec,
+    FILE, c_char, c_int, c_long, c_uint, epoll_event, iovec, mmsghdr, msghdr, off_t, off64_t,
+    sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec,
 };
+
+use crate::kernel;
 
 /// The functions and, for each, the system call that does the same.
 ///
@@ -29,7 +33,7 @@ macro_rules! real {
                 let address = pointers::$name.load(Ordering::Relaxed);
                 if address.is_null() {
                     // SAFETY: the caller keeps the function's contract, which is that of its system call.
-                    return unsafe { libc::syscall(libc::$call, $($raw),*) } as $result;
+                    return unsafe { kernel::system_call!(libc::$call, $($raw),*) } as $result;
                 }
                 // SAFETY: dlsym returned this address for this name, whose C prototype is the one given here.
                 let function = unsafe {
@@ -46,11 +50,56 @@ macro_rules! real {
             $(pub(super) static $name: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());)*
         }
 
-        /// Looks all of them up.
-        pub(crate) fn resolve() {
+        fn resolve_calls() {
             $(pointers::$name.store(next(concat!(stringify!($name), "\0")), Ordering::Relaxed);)*
         }
     };
+}
+
+/// The same for functions that no single system call stands for.
+macro_rules! real_stdio {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty = $otherwise:expr;)*) => {
+        $(
+            /// Calls the function of this name that comes after ours.
+            ///
+            /// # Safety
+            /// As for the function itself.
+            pub(crate) unsafe fn $name($($argument: $type),*) -> $result {
+                let mut address = stdio_pointers::$name.load(Ordering::Relaxed);
+                if address.is_null() {
+                    address = next(concat!(stringify!($name), "\0"));
+                    stdio_pointers::$name.store(address, Ordering::Relaxed);
+                }
+                if address.is_null() {
+                    crate::errno::set(rustix::io::Errno::NOSYS);
+                    return $otherwise;
+                }
+                // SAFETY: dlsym returned this address for this name, whose C prototype is the one given here.
+                let function = unsafe {
+                    mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn($($type),*) -> $result>(address)
+                };
+                // SAFETY: the caller keeps the function's contract.
+                unsafe { function($($argument),*) }
+            }
+        )*
+
+        #[allow(non_upper_case_globals, reason = "each is named after the function it points to")]
+        mod stdio_pointers {
+            use super::{AtomicPtr, c_void};
+            $(pub(super) static $name: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());)*
+        }
+
+        fn resolve_stdio() {
+            $(stdio_pointers::$name.store(next(concat!(stringify!($name), "\0")), Ordering::Relaxed);)*
+        }
+    };
+}
+
+/// Looks all of them up.
+pub(crate) fn resolve() {
+    resolve_calls();
+    resolve_stdio();
+    SYSCALL.store(next("syscall\0"), Ordering::Relaxed);
 }
 
 real! {
@@ -121,6 +170,78 @@ real! {
     ioctl(fd: c_int, request: libc::c_ulong, argument: usize) -> c_int = SYS_ioctl(fd, request, argument);
     epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int
         = SYS_epoll_ctl(epoll, operation, fd, event);
+
+    open(path: *const c_char, flags: c_int, mode: c_uint) -> c_int
+        = SYS_openat(libc::AT_FDCWD, path, flags, mode);
+    open64(path: *const c_char, flags: c_int, mode: c_uint) -> c_int
+        = SYS_openat(libc::AT_FDCWD, path, flags | libc::O_LARGEFILE, mode);
+    openat(folder: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int
+        = SYS_openat(folder, path, flags, mode);
+    openat64(folder: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int
+        = SYS_openat(folder, path, flags | libc::O_LARGEFILE, mode);
+    __open_2(path: *const c_char, flags: c_int) -> c_int = SYS_openat(libc::AT_FDCWD, path, flags, 0);
+    __open64_2(path: *const c_char, flags: c_int) -> c_int
+        = SYS_openat(libc::AT_FDCWD, path, flags | libc::O_LARGEFILE, 0);
+    __openat_2(folder: c_int, path: *const c_char, flags: c_int) -> c_int
+        = SYS_openat(folder, path, flags, 0);
+    __openat64_2(folder: c_int, path: *const c_char, flags: c_int) -> c_int
+        = SYS_openat(folder, path, flags | libc::O_LARGEFILE, 0);
+    creat(path: *const c_char, mode: c_uint) -> c_int
+        = SYS_openat(libc::AT_FDCWD, path, CREAT, mode);
+    creat64(path: *const c_char, mode: c_uint) -> c_int
+        = SYS_openat(libc::AT_FDCWD, path, CREAT | libc::O_LARGEFILE, mode);
+    pipe(pair: *mut c_int) -> c_int = SYS_pipe2(pair, 0);
+    pipe2(pair: *mut c_int, flags: c_int) -> c_int = SYS_pipe2(pair, flags);
+    eventfd(value: c_uint, flags: c_int) -> c_int = SYS_eventfd2(value, flags);
+    epoll_create(size: c_int) -> c_int = SYS_epoll_create1(if size > 0 { 0 } else { -1 });
+    epoll_create1(flags: c_int) -> c_int = SYS_epoll_create1(flags);
+    timerfd_create(clock: c_int, flags: c_int) -> c_int = SYS_timerfd_create(clock, flags);
+    inotify_init() -> c_int = SYS_inotify_init1(0);
+    inotify_init1(flags: c_int) -> c_int = SYS_inotify_init1(flags);
+    memfd_create(name: *const c_char, flags: c_uint) -> c_int = SYS_memfd_create(name, flags);
+}
+
+/// What creat(2) opens with.
+const CREAT: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
+
+real_stdio! {
+    fdopen(fd: c_int, mode: *const c_char) -> *mut FILE = ptr::null_mut();
+    fopen(path: *const c_char, mode: *const c_char) -> *mut FILE = ptr::null_mut();
+    fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE = ptr::null_mut();
+    freopen(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE = ptr::null_mut();
+    freopen64(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE = ptr::null_mut();
+    fclose(stream: *mut FILE) -> c_int = -1;
+    vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int = -1;
+    __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void) -> c_int = -1;
+    mkstemp(template: *mut c_char) -> c_int = -1;
+    mkstemp64(template: *mut c_char) -> c_int = -1;
+    mkostemp(template: *mut c_char, flags: c_int) -> c_int = -1;
+    mkostemp64(template: *mut c_char, flags: c_int) -> c_int = -1;
+    signalfd(fd: c_int, mask: *const sigset_t, flags: c_int) -> c_int = -1;
+    daemon(keeps_folder: c_int, keeps_stdio: c_int) -> c_int = -1;
+    closefrom(first: c_int) -> () = Default::default();
+}
+
+/// `syscall(2)`: libc's, or the next library's.
+static SYSCALL: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+/// Calls the `syscall` that comes after ours.
+///
+/// # Safety
+/// As for the system call.
+pub(crate) unsafe fn syscall(number: c_long, arguments: [usize; 6]) -> c_long {
+    let address = SYSCALL.load(Ordering::Relaxed);
+    if address.is_null() {
+        // SAFETY: the caller keeps the call's contract.
+        return unsafe { kernel::call(number, arguments) };
+    }
+    type Function =
+        unsafe extern "C" fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
+    // SAFETY: dlsym returned this address for `syscall`; six arguments of word size are what it passes on.
+    let function = unsafe { mem::transmute::<*mut c_void, Function>(address) };
+    let [first, second, third, fourth, fifth, sixth] = arguments;
+    // SAFETY: the caller keeps the call's contract.
+    unsafe { function(number, first, second, third, fourth, fifth, sixth) }
 }
 
 fn next(name: &'static str) -> *mut c_void {

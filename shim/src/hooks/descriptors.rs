@@ -1,4 +1,4 @@
-//! close, close_range, dup, dup2, dup3, fcntl, fcntl64.
+//! close, close_range, closefrom, dup, dup2, dup3, fcntl, fcntl64.
 //!
 //! Entries go before a real close and come after a real copy. In a vforked child, which runs on its parent's memory, nothing
 //! is written down. Descriptors of our own look closed to the program.
@@ -93,6 +93,19 @@ hook! {
         }
         // SAFETY: the rest of the range the caller wants closed.
         unsafe { real::close_range(from, last, flags) }
+    }
+}
+
+hook! {
+    /// closefrom(3)
+    fn closefrom(first: c_int) -> () {
+        let lowest = first.max(0).cast_unsigned();
+        // SAFETY: close_range(2) takes any numbers.
+        if unsafe { close_range(lowest, c_uint::MAX, 0) } != 0 {
+            // Linux before 5.9 has no such call, and libc has another way.
+            // SAFETY: the caller's argument, unchanged.
+            unsafe { real::closefrom(first) };
+        }
     }
 }
 

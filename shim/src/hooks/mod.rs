@@ -12,13 +12,17 @@
 //! held across a wait, and data calls allocate nothing.
 
 mod accepting;
+mod calls;
 mod copying;
 mod descriptors;
 mod fortified;
 mod messages;
 mod naming;
+mod opening;
+mod printing;
 mod reading;
 mod setting;
+mod stdio;
 mod vectors;
 mod writing;
 
@@ -51,6 +55,9 @@ macro_rules! hook {
     };
 }
 pub(crate) use hook;
+
+/// What a stream of ours calls, as the program would.
+pub(crate) use {descriptors::close, descriptors::dup3, reading::read, writing::write};
 
 /// Sets `errno` and returns what a failing call returns.
 fn fail(errno: Errno) -> isize {

@@ -1,0 +1,149 @@
+//! Functions that hand out a descriptor number for a file that is none of ours: open, pipe, eventfd and their like.
+//!
+//! A number the kernel gives out is free, so an entry it still has is of a file that was closed behind our back (by a
+//! system call of the program's own, or by io_uring). It goes here, before the number's next owner can use it.
+
+use libc::{FILE, c_char, c_int, c_uint, sigset_t};
+
+use super::accepting::fresh;
+use super::{hook, note};
+use crate::real;
+use crate::table;
+
+/// Looks at a number that was just given out, or at what is no number: a failure.
+pub(super) fn given_out(fd: c_int) -> c_int {
+    if !table::get(fd).is_plain() {
+        note(|| fresh(fd));
+    }
+    fd
+}
+
+/// Hooks that only look at the number they return.
+macro_rules! opening {
+    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),*);)*) => {
+        $(hook! {
+            $(#[$doc])*
+            fn $name($($argument: $type),*) -> c_int {
+                // SAFETY: the caller's arguments, unchanged.
+                given_out(unsafe { real::$name($($argument),*) })
+            }
+        })*
+    };
+}
+
+opening! {
+    /// open(2). Its third argument travels in the same register, whether or not it is given.
+    fn open(path: *const c_char, flags: c_int, mode: c_uint);
+    /// open(2), by the name 64-bit file offsets give it.
+    fn open64(path: *const c_char, flags: c_int, mode: c_uint);
+    /// openat(2)
+    fn openat(folder: c_int, path: *const c_char, flags: c_int, mode: c_uint);
+    /// openat(2), by the name 64-bit file offsets give it.
+    fn openat64(folder: c_int, path: *const c_char, flags: c_int, mode: c_uint);
+    /// open(2) with flags the compiler knows.
+    fn __open_2(path: *const c_char, flags: c_int);
+    /// See `__open_2`.
+    fn __open64_2(path: *const c_char, flags: c_int);
+    /// openat(2) with flags the compiler knows.
+    fn __openat_2(folder: c_int, path: *const c_char, flags: c_int);
+    /// See `__openat_2`.
+    fn __openat64_2(folder: c_int, path: *const c_char, flags: c_int);
+    /// creat(2)
+    fn creat(path: *const c_char, mode: c_uint);
+    /// creat(2), by the name 64-bit file offsets give it.
+    fn creat64(path: *const c_char, mode: c_uint);
+    /// eventfd(2)
+    fn eventfd(value: c_uint, flags: c_int);
+    /// epoll_create(2)
+    fn epoll_create(size: c_int);
+    /// epoll_create1(2)
+    fn epoll_create1(flags: c_int);
+    /// timerfd_create(2)
+    fn timerfd_create(clock: c_int, flags: c_int);
+    /// inotify_init(2)
+    fn inotify_init();
+    /// inotify_init1(2)
+    fn inotify_init1(flags: c_int);
+    /// memfd_create(2)
+    fn memfd_create(name: *const c_char, flags: c_uint);
+    /// mkstemp(3)
+    fn mkstemp(template: *mut c_char);
+    /// mkstemp(3), by the name 64-bit file offsets give it.
+    fn mkstemp64(template: *mut c_char);
+    /// mkostemp(3)
+    fn mkostemp(template: *mut c_char, flags: c_int);
+    /// mkostemp(3), by the name 64-bit file offsets give it.
+    fn mkostemp64(template: *mut c_char, flags: c_int);
+}
+
+hook! {
+    /// signalfd(2). It hands out a number only if it was given none.
+    fn signalfd(fd: c_int, mask: *const sigset_t, flags: c_int) -> c_int {
+        // SAFETY: the caller's arguments, unchanged.
+        let made = unsafe { real::signalfd(fd, mask, flags) };
+        if made == fd { made } else { given_out(made) }
+    }
+}
+
+/// # Safety
+/// `pair` points to the two descriptors a successful pipe(2) has just written.
+unsafe fn pair_given_out(outcome: c_int, pair: *mut c_int) -> c_int {
+    if outcome == 0 {
+        // SAFETY: as the caller promises; the kernel has written there.
+        let numbers = unsafe { pair.cast::<[c_int; 2]>().read() };
+        numbers.into_iter().for_each(|fd| {
+            given_out(fd);
+        });
+    }
+    outcome
+}
+
+hook! {
+    /// pipe(2)
+    fn pipe(pair: *mut c_int) -> c_int {
+        // SAFETY: the caller's arguments, unchanged.
+        let outcome = unsafe { real::pipe(pair) };
+        // SAFETY: the kernel has filled the pair if it succeeded.
+        unsafe { pair_given_out(outcome, pair) }
+    }
+}
+
+hook! {
+    /// pipe2(2)
+    fn pipe2(pair: *mut c_int, flags: c_int) -> c_int {
+        // SAFETY: the caller's arguments, unchanged.
+        let outcome = unsafe { real::pipe2(pair, flags) };
+        // SAFETY: the kernel has filled the pair if it succeeded.
+        unsafe { pair_given_out(outcome, pair) }
+    }
+}
+
+/// # Safety
+/// `stream` is null or an open stream.
+unsafe fn stream_given_out(stream: *mut FILE) -> *mut FILE {
+    if !stream.is_null() {
+        // SAFETY: open, as the caller promises.
+        given_out(unsafe { libc::fileno(stream) });
+    }
+    stream
+}
+
+hook! {
+    /// fopen(3)
+    fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
+        // SAFETY: the caller's arguments, unchanged.
+        let stream = unsafe { real::fopen(path, mode) };
+        // SAFETY: just opened, or null.
+        unsafe { stream_given_out(stream) }
+    }
+}
+
+hook! {
+    /// fopen(3), by the name 64-bit file offsets give it.
+    fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE {
+        // SAFETY: the caller's arguments, unchanged.
+        let stream = unsafe { real::fopen64(path, mode) };
+        // SAFETY: just opened, or null.
+        unsafe { stream_given_out(stream) }
+    }
+}
