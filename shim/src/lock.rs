@@ -38,7 +38,7 @@ impl<T> ForkLock<T> {
         self.word
             .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
-            .then_some(Held { lock: self })
+            .then(|| Held { lock: self })
     }
 
     /// Takes the lock without its value, before a fork.
@@ -112,6 +112,7 @@ mod tests {
         let held = lock.try_lock();
         assert!(held.is_some());
         assert!(lock.try_lock().is_none());
+        assert!(lock.try_lock().is_none(), "an attempt that fails releases nothing");
         drop(held);
         lock.acquire();
         assert!(lock.try_lock().is_none());
