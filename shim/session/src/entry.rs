@@ -156,8 +156,9 @@ pub(crate) fn push(
     words[12..16].copy_from_slice(&(length as u32).to_ne_bytes());
     words[16..24].copy_from_slice(&read.to_ne_bytes());
     ring.copy_in(head, &words);
-    copy_parts(ring, head + ENTRY_BYTES as u64, parts, skip, length);
-    header.tx_head.0.store(head + padded(length), Ordering::SeqCst);
+    copy_parts(ring, head.wrapping_add(ENTRY_BYTES as u64), parts, skip, length);
+    // Foreign as any word here: garbage wraps, and the agent refuses it.
+    header.tx_head.0.store(head.wrapping_add(padded(length)), Ordering::SeqCst);
     true
 }
 
@@ -171,7 +172,7 @@ fn copy_parts(ring: Ring<'_>, mut at: u64, parts: &[IoSlice<'_>], mut skip: usiz
         let bytes = &part[skip..];
         let bytes = &bytes[..bytes.len().min(left)];
         ring.copy_in(at, bytes);
-        at += bytes.len() as u64;
+        at = at.wrapping_add(bytes.len() as u64);
         left -= bytes.len();
         skip = 0;
         if left == 0 {

@@ -6,6 +6,8 @@
 
 mod control;
 mod open;
+#[cfg(all(test, not(loom)))]
+mod ruined;
 mod stream;
 
 use std::net::SocketAddr;

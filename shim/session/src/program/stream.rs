@@ -112,11 +112,16 @@ impl Session {
         peek: bool,
     ) -> Option<Read> {
         // End and error are looked at before the head: when either was reached, the head is final.
-        let is_over = words.agent.rx_eof.load(Ordering::SeqCst) == 1
-            || words.program.rx_shut.load(Ordering::Relaxed) == 1;
+        let is_over = words.agent.rx_eof.load(Ordering::SeqCst) != 0
+            || words.program.rx_shut.load(Ordering::Relaxed) != 0;
         let has_failed = words.error.load(Ordering::SeqCst) != 0;
         let (head, tail) = positions(words);
-        let there = head.wrapping_sub(tail).min(RX_BYTES as u64) as usize;
+        let unread = head.wrapping_sub(tail);
+        if unread > RX_BYTES as u64 {
+            // Somebody wrote where only the two sides may: without this, garbage would be read for ever.
+            return Some(Read::Failed(Errno::CONNRESET));
+        }
+        let there = unread as usize;
         // As Linux has it, and against RFC 9293 §3.10.7.4: what arrived before a reset is read before the reset is told,
         // and after the client's FIN a reader is told of nothing more.
         if there == 0 {
@@ -154,10 +159,10 @@ impl Session {
         let header = self.memory.header();
         let Some(guard) = lock::lock(&header.tx_lock.0) else { return Write::Full };
         // Under the lock, because no data may follow a shutdown.
-        if words.program.tx_shut.load(Ordering::SeqCst) == 1 {
+        if words.program.tx_shut.load(Ordering::SeqCst) != 0 {
             return Write::Failed(Errno::PIPE);
         }
-        if header.ended.load(Ordering::Relaxed) == 1 {
+        if header.ended.load(Ordering::Relaxed) != 0 {
             return Write::Failed(Errno::CONNRESET);
         }
         if words.state() == State::Connecting {
