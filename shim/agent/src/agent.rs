@@ -44,6 +44,13 @@ const MESSAGES_PER_TURN: usize = 256;
 /// Events taken at a time.
 const EVENTS_MAX: usize = 256;
 
+/// A listener without a session. Its program opens one when it is woken.
+pub(crate) struct Orphan {
+    pub(crate) name: String,
+    /// It has not been woken yet. Not at once: a program whose sessions end as fast as it opens them would never rest.
+    pub(crate) must_wake: bool,
+}
+
 /// The host end of the Comm Channel. See the crate's own words.
 pub struct Agent {
     pub(crate) config: AgentConfig,
@@ -58,6 +65,8 @@ pub struct Agent {
     pub(crate) requests: VecDeque<Frame>,
     /// Programs that knock wait until then: the card has not answered, or there is no descriptor for them.
     pub(crate) door_closed_until: Option<Instant>,
+    /// Listeners whose session is gone and that no other session has taken over yet.
+    pub(crate) orphans: Vec<Orphan>,
     pub(crate) line: Line,
     pub(crate) lease: Lease,
     /// What was agreed with the card, once it answered.
@@ -103,6 +112,7 @@ impl Agent {
             pending: FxHashMap::default(),
             requests: VecDeque::new(),
             door_closed_until: Some(now + CARD_WAIT),
+            orphans: Vec::new(),
             line: Line::default(),
             lease: Lease::new(now),
             card: None,
@@ -252,6 +262,7 @@ impl Agent {
         self.places.clear();
         self.pending.clear();
         self.requests.clear();
+        self.orphans.clear();
         self.line.clear();
         self.card = None;
         self.lease = Lease::new(now);
@@ -284,7 +295,8 @@ impl Agent {
 
     /// When to take a turn at the latest.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let has_listeners = self.peers.values().any(Peer::has_listeners);
+        let has_listeners =
+            !self.orphans.is_empty() || self.peers.values().any(Peer::has_listeners);
         let probe = has_listeners.then(|| self.probed + PROBE_INTERVAL);
         let deadlines = [self.lease.next_deadline(), probe, self.door_closed_until];
         deadlines.into_iter().flatten().min()
@@ -306,5 +318,37 @@ impl Agent {
         for (session, slot) in listeners {
             self.close_listener_if_gone(channel, session, slot);
         }
+        let abandoned: Vec<(SessionId, SlotId)> = self
+            .peers
+            .iter_mut()
+            .flat_map(|(&id, peer)| peer.abandoned().into_iter().map(move |slot| (id, slot)))
+            .collect();
+        for (session, slot) in abandoned {
+            tracing::warn!(
+                session = session.0,
+                "gave up a connection whose process died in accept"
+            );
+            self.reset_socket(channel, session, slot);
+        }
+        self.look_after_orphans();
+    }
+
+    /// Forgets the orphans that found a session or are gone, and wakes those whose program may not know yet.
+    fn look_after_orphans(&mut self) {
+        let mut orphans = std::mem::take(&mut self.orphans);
+        orphans.retain_mut(|orphan| {
+            let name = &orphan.name;
+            if self.peers.values().any(|peer| peer.has_listener(name))
+                || !self.rendezvous.keep_held(name)
+            {
+                return false;
+            }
+            if std::mem::take(&mut orphan.must_wake) {
+                // One that is gone is found at the next look.
+                let _ = self.rendezvous.wake(name);
+            }
+            true
+        });
+        self.orphans = orphans;
     }
 }

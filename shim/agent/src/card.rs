@@ -11,7 +11,7 @@ use mqttshim_schema::{Hello, Message, SessionId, SocketId, Stamp};
 use mqttshim_session::{SlotId, State};
 use rustix::io::Errno;
 
-use crate::agent::Agent;
+use crate::agent::{Agent, Orphan};
 use crate::entries::Violation;
 use crate::lease::Lease;
 use crate::socket::{Role, Socket};
@@ -76,7 +76,8 @@ impl Agent {
                 self.card_window = hello.window_bytes;
                 let is_first = self.card.replace(agreed).is_none();
                 if is_first {
-                    self.rendezvous.wake_orphans();
+                    let woken = self.rendezvous.wake_orphans().into_iter();
+                    self.orphans = woken.map(|name| Orphan { name, must_wake: false }).collect();
                     self.open_door(now, true);
                 }
             }

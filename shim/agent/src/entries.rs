@@ -8,8 +8,7 @@ use mqttshim_schema::{
 use mqttshim_session::host::ReceiveViolation;
 use mqttshim_session::{Entry, Kind, RX_BYTES, RingViolation, SlotId};
 
-use crate::agent::Agent;
-use crate::listener;
+use crate::agent::{Agent, Orphan};
 use crate::peer::{Ending, Peer};
 use crate::socket::Role;
 
@@ -276,12 +275,9 @@ impl Agent {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let Some(socket) = peer.socket_at(slot) else { return };
         let Role::Listener(name) = &socket.role else { return };
-        let directory = self.rendezvous.directory();
-        if listener::is_held(directory, name) {
+        if self.rendezvous.keep_held(name) {
             return;
         }
-        // Failing leaves a name that refuses, which the next agent removes.
-        let _ = std::fs::remove_file(directory.join(name));
         for waiting in peer.queued_on(slot) {
             self.reset_socket(channel, id, waiting);
         }
@@ -309,12 +305,13 @@ impl Agent {
         peer.host.end();
         self.pending.retain(|_, pending| !pending.is_of(id));
         let stamp: Stamp = peer.host.consumed();
-        let directory = self.rendezvous.directory();
         for socket in peer.sockets() {
             if let Role::Listener(name) = &socket.role
-                && !listener::is_held(directory, name)
+                && self.rendezvous.keep_held(name)
             {
-                let _ = std::fs::remove_file(directory.join(name));
+                // Expelled, its program may go on; it has to be told that its listener needs another session.
+                let must_wake = peer.ending == Some(Ending::Expelled);
+                self.orphans.push(Orphan { name: name.clone(), must_wake });
             }
         }
         for socket in peer.take_sockets() {

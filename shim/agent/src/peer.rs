@@ -20,6 +20,10 @@ use crate::watch::Watched;
 /// Most bytes put on a wire at once: what became of a connection before its wire arrived.
 const TOKENS_AT_ONCE: usize = 64;
 
+/// Looks, one a second, after which a connection that was taken and not handed over is given up. A program that was stopped
+/// in between for longer finds its connection reset.
+const LOOKS_WITHOUT_WIRE_MAX: u32 = 5;
+
 /// What an idle connection's receive ring may keep.
 const PAGE_BYTES: u64 = 4096;
 
@@ -113,12 +117,25 @@ impl Peer {
         self.sockets().any(|socket| matches!(socket.role, Role::Listener(_)))
     }
 
+    /// Whether the placeholder of this name is one of its listeners.
+    pub(crate) fn has_listener(&self, name: &str) -> bool {
+        self.sockets().any(|socket| matches!(&socket.role, Role::Listener(own) if own == name))
+    }
+
     /// This program's listeners, with the session they belong to.
     pub(crate) fn listeners(&self) -> impl Iterator<Item = (SessionId, SlotId)> + '_ {
         let of = self.id;
         self.sockets()
             .filter(|socket| matches!(socket.role, Role::Listener(_)))
             .map(move |socket| (of, socket.slot))
+    }
+
+    /// Those of them that were bound to this port.
+    pub(crate) fn listeners_on(&self, port: u16) -> impl Iterator<Item = (SessionId, SlotId)> + '_ {
+        let of = self.id;
+        let is_one =
+            move |socket: &&Socket| matches!(socket.role, Role::Listener(_)) && socket.port == port;
+        self.sockets().filter(is_one).map(move |socket| (of, socket.slot))
     }
 
     /// Connections that wait in this listener's queue. What was taken off it is a program's already, its wire under way.
@@ -131,6 +148,25 @@ impl Peer {
             })
             .map(|socket| socket.slot)
             .collect()
+    }
+
+    /// Connections whose program took them and then did not hand over the wire for so long that it must have been killed in
+    /// between, while others share its session. To be asked once a second.
+    pub(crate) fn abandoned(&mut self) -> Vec<SlotId> {
+        let host = &self.host;
+        let is_taken =
+            |listener: SlotId, at: u64| host.rx_read(listener).is_ok_and(|read| at < read);
+        let without_wire = self.sockets.iter_mut().flatten().filter(|socket| {
+            matches!(socket.role, Role::Offered { listener, at } if is_taken(listener, at))
+        });
+        let mut abandoned = Vec::new();
+        for socket in without_wire {
+            socket.looks_without_wire += 1;
+            if socket.looks_without_wire > LOOKS_WITHOUT_WIRE_MAX {
+                abandoned.push(socket.slot);
+            }
+        }
+        abandoned
     }
 
     /// Makes a blocked or connecting placeholder writable again.

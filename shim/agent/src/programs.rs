@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use mqttshim_schema::{Hello, Message, Notice, SessionId};
 use mqttshim_session::frame::{self, FRAME_BYTES_MAX, Received};
 use mqttshim_session::host::Host;
-use mqttshim_session::{LAYOUT_MAX, LAYOUT_MIN};
+use mqttshim_session::{LAYOUT_MAX, LAYOUT_MIN, NEW_SOCKET, SlotId};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, sockopt};
@@ -153,18 +153,24 @@ impl Agent {
                 self.greet_program(id, &hello);
                 Ok(())
             }
-            Message::Accepted { socket, .. } if peer.is_open => match first {
-                Some(wire) => {
-                    self.attach(id, socket.0, wire);
-                    Ok(())
+            Message::Accepted { listener, socket, .. } if peer.is_open => {
+                let named = SlotId { index: socket.0, generation: listener.0 };
+                // A library that does not say which generation it means.
+                let is_any = listener == NEW_SOCKET;
+                let current = is_any.then(|| peer.host.current(socket.0)).flatten();
+                let slot = current.unwrap_or(named);
+                match first {
+                    Some(wire) => self.attach(id, slot, wire),
+                    None if is_cut => {
+                        tracing::error!(
+                            "no descriptor left for a wire; raise the limit of open files"
+                        );
+                        self.lose_wire(id, slot);
+                    }
+                    None => return Err(Violation::Control),
                 }
-                None if is_cut => {
-                    tracing::error!("no descriptor left for a wire; raise the limit of open files");
-                    self.lose_wire(id, socket.0);
-                    Ok(())
-                }
-                None => Err(Violation::Control),
-            },
+                Ok(())
+            }
             Message::Bind { .. }
             | Message::Listen { .. }
             | Message::Connect { .. }
@@ -214,26 +220,25 @@ impl Agent {
         debug_assert!(queued.is_ok(), "a decoded Hello's text fits a Notice");
     }
 
-    fn attach(&mut self, id: SessionId, index: u32, wire: OwnedFd) {
-        let token = Token::Wire(id, index);
+    fn attach(&mut self, id: SessionId, slot: SlotId, wire: OwnedFd) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        if peer.socket_at(slot).is_none() {
+            // Given up meanwhile: without its wire the placeholder hangs up.
+            return;
+        }
+        let token = Token::Wire(id, slot.index);
         match Watched::new(&self.epoll, wire, token, EventFlags::empty()) {
-            Ok(wire) => {
-                let Some(peer) = self.peers.get_mut(&id) else { return };
-                // A slot is not used again between accept and this, so its number says enough.
-                let Some(slot) = peer.host.current(index) else { return };
-                peer.attach(slot, wire);
-            }
+            Ok(wire) => peer.attach(slot, wire),
             Err(errno) => {
                 tracing::error!(%errno, "cannot watch a wire");
-                self.lose_wire(id, index);
+                self.lose_wire(id, slot);
             }
         }
     }
 
     /// The wire of an accepted connection is lost: its placeholder has hung up already, and the connection is closed.
-    fn lose_wire(&mut self, id: SessionId, index: u32) {
+    fn lose_wire(&mut self, id: SessionId, slot: SlotId) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        let Some(slot) = peer.host.current(index) else { return };
         if peer.socket_at(slot).is_some_and(|socket| socket.is_offered()) {
             peer.hang_up(slot);
         }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
-use crate::listener::NAME_PREFIX;
+use crate::listener::{self, NAME_PREFIX};
 
 /// Why the agent cannot serve. The text says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -135,15 +135,20 @@ impl Rendezvous {
     }
 
     /// Wakes every listener an earlier agent left, so that its program opens a session here; forgets those that are gone.
-    pub(crate) fn wake_orphans(&self) {
-        let Ok(entries) = std::fs::read_dir(self.directory()) else { return };
+    /// Returns the names of the others.
+    pub(crate) fn wake_orphans(&self) -> Vec<String> {
+        let mut orphans = Vec::new();
+        let Ok(entries) = std::fs::read_dir(self.directory()) else { return orphans };
         for entry in entries.flatten() {
             let name = entry.file_name();
             let Some(name) = name.to_str().filter(|name| name.starts_with(NAME_PREFIX)) else {
                 continue;
             };
             match self.wake(name) {
-                Ok(()) => tracing::info!(listener = name, "woke a listener of an earlier agent"),
+                Ok(()) => {
+                    tracing::info!(listener = name, "woke a listener of an earlier agent");
+                    orphans.push(name.into());
+                }
                 Err(Errno::CONNREFUSED) => {
                     // Failing leaves a name that refuses, which harms nobody.
                     let _ = std::fs::remove_file(entry.path());
@@ -151,6 +156,17 @@ impl Rendezvous {
                 Err(errno) => tracing::warn!(listener = name, %errno, "cannot wake a listener"),
             }
         }
+        orphans
+    }
+
+    /// Whether some process still holds the placeholder of this name. If none does, the name goes.
+    pub(crate) fn keep_held(&self, name: &str) -> bool {
+        let is_held = listener::is_held(self.directory(), name);
+        if !is_held {
+            // Failing leaves a name that refuses, which the next agent removes.
+            let _ = std::fs::remove_file(self.directory().join(name));
+        }
+        is_held
     }
 }
 

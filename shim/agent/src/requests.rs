@@ -171,12 +171,23 @@ impl Agent {
         if is_low && !frame.sender.as_ref().is_some_and(may_bind_low_ports) {
             return Err(Errno::ACCESS);
         }
+        self.close_listeners_gone_from(channel, address.port());
         let (session, uid) = (frame.session, uid_of(frame));
         let (slot, socket) = self.new_socket(session)?;
         let request = self.next_request();
         let message = Message::Bind { request, session, socket, uid, address, options };
         self.send_request(channel, &message).inspect_err(|_| self.forget(session, slot))?;
         Ok((request, slot, Asked::Bind))
+    }
+
+    /// Closes the listeners on `port` that nobody holds any more. One whose process was killed says nothing while another
+    /// process shares its session, and must not be in the way of the next.
+    fn close_listeners_gone_from(&mut self, channel: &mut dyn CommChannel, port: u16) {
+        let listeners: Vec<_> =
+            self.peers.values().flat_map(|peer| peer.listeners_on(port)).collect();
+        for (session, slot) in listeners {
+            self.close_listener_if_gone(channel, session, slot);
+        }
     }
 
     fn ask_listen(
@@ -331,6 +342,9 @@ impl Agent {
         match (what, errno) {
             (Asked::Bind, 0) => {
                 peer.host.set(slot, Some(address), None, State::Bound);
+                if let Some(socket) = peer.socket_at(slot) {
+                    socket.port = address.port();
+                }
                 if !answer(reply, 0, address, &number, None) {
                     // Whoever asked died, or gave up: nobody knows the socket.
                     self.close_socket(channel, session, slot);

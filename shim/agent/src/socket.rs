@@ -14,6 +14,10 @@ pub(crate) struct Socket {
     pub(crate) slot: SlotId,
     pub(crate) id: SocketId,
     pub(crate) role: Role,
+    /// The port it was bound to by its program.
+    pub(crate) port: u16,
+    /// Looks at which its program had taken it off its listener's queue and not handed over the wire.
+    pub(crate) looks_without_wire: u32,
     /// Bytes the card may have sent, from the connection's start.
     pub(crate) granted: u64,
     /// Bytes it has sent.
@@ -86,6 +90,8 @@ impl Socket {
             id,
             is_stream: matches!(role, Role::Offered { .. }),
             role,
+            port: 0,
+            looks_without_wire: 0,
             granted: RX_BYTES as u64,
             delivered: 0,
             delivered_at_look: 0,

@@ -154,6 +154,24 @@ impl Hostile {
         stage.settle();
     }
 
+    /// A listener of its own: its placeholder and its name.
+    pub(crate) fn listen(&mut self, stage: &mut Stage) -> (OwnedFd, String) {
+        self.request(&bind(SocketId(u32::MAX), 0), None);
+        stage.settle();
+        self.request(&listen(SocketId(0)), None);
+        stage.settle();
+        let mut buffer = vec![0; frame::FRAME_BYTES_MAX];
+        let answer = self.replies.last().expect("asked");
+        let answer = frame::receive(answer, &mut buffer, RecvFlags::DONTWAIT).expect("answered");
+        let Ok(Message::Reply { value, .. }) = mqttshim_schema::decode(&buffer[..answer.length])
+        else {
+            panic!("no Reply")
+        };
+        let name = String::from_utf8_lossy(value).into_owned();
+        let placeholder = answer.fds.into_iter().flatten().next();
+        (placeholder.expect("a placeholder"), name)
+    }
+
     pub(crate) fn get(&self, at: u64) -> u64 {
         let mut word = [0; 8];
         self.memory.read_exact_at(&mut word, at).expect("inside the memory");
@@ -356,7 +374,8 @@ pub(crate) fn bind(socket: SocketId, port: u16) -> Message<'static> {
 fn attached(slot: u32) -> Vec<u8> {
     let unspecified = ([0, 0, 0, 0], 0).into();
     let message = Message::Accepted {
-        listener: SocketId(0),
+        // Whatever is in that slot.
+        listener: mqttshim_session::NEW_SOCKET,
         socket: SocketId(slot),
         local: unspecified,
         peer: unspecified,

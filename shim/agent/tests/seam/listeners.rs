@@ -6,8 +6,9 @@ use mqttshim_session::{Accept, Read};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 
+use crate::attack::Hostile;
 use crate::card::{Card, Said};
-use crate::program::{Connection, PATIENCE, Program, ready, wait};
+use crate::program::{Connection, PATIENCE, Program, placeholder, ready, wait};
 use crate::world::World;
 
 #[test]
@@ -172,4 +173,65 @@ fn a_bind_waits_for_the_end_of_the_session_that_holds_the_port() {
         drop(program);
         drop(world.program().listen(1883).unwrap());
     }
+}
+
+#[test]
+fn a_listener_of_a_killed_process_is_not_in_the_way_while_another_shares_its_session() {
+    let world = World::new();
+    let program = world.program();
+    for _ in 0..20 {
+        let mut listener = program.listen(1883).unwrap();
+        // As when it is killed: nothing is said. The session lives on in the other process.
+        listener.fd = None;
+    }
+    world.until("one is left", |card| card.open() == 1);
+}
+
+#[test]
+fn a_connection_whose_process_died_between_accept_and_hand_over_is_reset_and_its_slot_freed() {
+    let world = World::new();
+    let program = world.program();
+    let listener = program.listen(0).unwrap();
+    let (connection, _) = world.connection(&listener);
+    let socket = world.card(Card::accept);
+    assert!(wait(listener.fd(), PollFlags::IN, PATIENCE).contains(PollFlags::IN));
+    let slot = listener.take().expect("one waits");
+    world.on_stage(|stage| stage.look(3));
+    assert!(!world.card(move |card| card.is_closed(socket)), "its process may only be slow");
+    world.on_stage(|stage| stage.look(7));
+    world.until("reset", move |card| card.said.contains(&Said::Close { socket, unread: true }));
+    // One that was only stopped, for very long, is told so.
+    assert_eq!(program.session.attach(slot, placeholder(1).1), Err(Errno::CONNRESET));
+    connection.becomes(PollFlags::OUT);
+}
+
+#[test]
+fn the_name_of_a_listener_that_was_closed_before_it_found_a_new_session_goes() {
+    let mut world = World::new();
+    let mut listener = world.program().listen(1883).unwrap();
+    world.restart();
+    assert!(wait(listener.fd(), PollFlags::IN, PATIENCE).contains(PollFlags::IN), "woken");
+    listener.fd = None;
+    world.on_stage(|stage| stage.look(3));
+    let left = std::fs::read_dir(world.folder.path()).unwrap();
+    let names: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["session.sock"]);
+}
+
+#[test]
+fn the_listener_of_a_session_that_was_ended_for_a_violation_is_woken_for_another() {
+    let world = World::new();
+    let (placeholder, name) = world.on_stage(|stage| {
+        stage.settle();
+        let mut hostile = Hostile::open(stage);
+        let listening = hostile.listen(stage);
+        hostile.frame(b"no message", &[]);
+        stage.settle();
+        listening
+    });
+    world.on_stage(|stage| stage.look(3));
+    assert!(wait(&placeholder, PollFlags::IN, PATIENCE).contains(PollFlags::IN), "not woken");
+    let again = Program::open(&world.path);
+    let (slot, _) = again.session.bind(([127, 0, 0, 1], 0).into(), &[]).unwrap();
+    assert_eq!(again.session.listen(slot, 100, &name, &[]).unwrap().name, name);
 }

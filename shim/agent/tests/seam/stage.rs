@@ -80,6 +80,21 @@ impl Stage {
         panic!("the agent never comes to rest");
     }
 
+    /// Has the agent take so many of the looks it takes once a second.
+    pub(crate) fn look(&mut self, times: u32) {
+        let start = Instant::now();
+        for time in 1..=times {
+            // So far apart that it believes to have been stopped itself: the card's silence is forgiven.
+            let now = start + time * Duration::from_secs(3);
+            if let Some(channel) = &mut self.channel {
+                self.agent.turn(channel, now);
+            }
+            if let Some(card) = &mut self.card {
+                card.turn();
+            }
+        }
+    }
+
     /// Sleeps as an owner does: until there is something, at most this long.
     pub(crate) fn sleep(&mut self, most: Duration, other: PollFd<'_>) {
         if !self.agent.prepare_sleep() {

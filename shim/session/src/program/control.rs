@@ -166,7 +166,8 @@ impl Session {
     /// ECONNRESET when the session is gone.
     pub fn attach(&self, slot: SlotId, wire: OwnedFd) -> Result<(), Errno> {
         let message = Message::Accepted {
-            listener: NEW_SOCKET,
+            // Which of the sockets that were ever in this slot: the agent may have given up on a program that was stopped here.
+            listener: SocketId(slot.generation),
             socket: self.socket(slot)?,
             local: UNSPECIFIED,
             peer: UNSPECIFIED,
