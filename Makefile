@@ -23,8 +23,8 @@ deps: ## Installs what the tests need (Debian packages as root; Python and Node 
 test: deps build ## Runs every test that fits 25 minutes on two cores.
 	scripts/test.sh
 
-soak: deps build loom fuzz sanitize ## The long runs: model checking, fuzzing, sanitizer, and the tests with the long faults.
-	MQTTSHIM_TEST_LONG=1 scripts/test.sh
+soak: deps build loom fuzz sanitize ## The long runs: model checking, fuzzing, sanitizer, and the tests with 1,000 faults.
+	MQTTSHIM_TEST_LONG=1 MQTTSHIM_FAULTS=1000 scripts/test.sh
 
 check: ## Formatting, lints, docs, dependency audit, generated code current.
 	scripts/check.sh

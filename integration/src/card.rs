@@ -53,13 +53,26 @@ impl Card {
     /// If it does not come up.
     #[track_caller]
     pub fn restart(&mut self) {
-        self.process.kill();
-        self.process = launch(&self.folder, &self.session, self.metrics_port, &self.more);
+        self.launch_again();
         self.await_ready();
     }
 
+    /// The same, without waiting for anything.
+    ///
+    /// # Panics
+    /// If it cannot be started.
     #[track_caller]
-    fn await_ready(&mut self) {
+    pub fn launch_again(&mut self) {
+        self.process.kill();
+        self.process = launch(&self.folder, &self.session, self.metrics_port, &self.more);
+    }
+
+    /// Waits until it serves.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    #[track_caller]
+    pub fn await_ready(&mut self) {
         // Its last word before it serves: by then the session path listens, and not just exists.
         self.process.await_log("serving sockets_max=");
         let port = self.metrics_port;

@@ -31,6 +31,7 @@ pub mod paths;
 pub mod ports;
 pub mod process;
 pub mod procfs;
+pub mod soak;
 pub mod wait;
 
 pub use agent::Agent;

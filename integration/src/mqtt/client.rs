@@ -122,6 +122,24 @@ impl Client {
     /// If the broker does not answer.
     #[track_caller]
     pub fn subscribe_with(&mut self, filter: &str, options: u8, properties: &[u8]) -> u8 {
+        let answer = self.request_subscription(filter, options, properties);
+        answer.expect("the broker answers SUBSCRIBE")
+    }
+
+    /// Subscribes. Returns what the broker granted.
+    ///
+    /// # Errors
+    /// If the broker does not answer, or hangs up.
+    pub fn try_subscribe(&mut self, filter: &str, qos: u8) -> io::Result<u8> {
+        self.request_subscription(filter, qos, &[])
+    }
+
+    fn request_subscription(
+        &mut self,
+        filter: &str,
+        options: u8,
+        properties: &[u8],
+    ) -> io::Result<u8> {
         let mut body = self.take_id().to_be_bytes().to_vec();
         if self.version == Version::V5 {
             body.push(u8::try_from(properties.len()).expect("tests use few"));
@@ -129,9 +147,9 @@ impl Client {
         }
         body.extend(string(filter));
         body.push(options);
-        self.write(&packet(0x82, &body)).expect("the broker takes SUBSCRIBE");
-        let answer = self.await_packet(9).expect("the broker answers SUBSCRIBE");
-        *answer.last().expect("SUBACK has a body")
+        self.write(&packet(0x82, &body))?;
+        let answer = self.await_packet(9)?;
+        answer.last().copied().ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
     /// Publishes, and completes the handshake of its QoS.
@@ -140,20 +158,29 @@ impl Client {
     /// If the broker does not do its part.
     #[track_caller]
     pub fn publish(&mut self, message: &Message) {
+        self.try_publish(message).expect("the broker takes PUBLISH and answers it");
+    }
+
+    /// Publishes, and completes the handshake of its QoS.
+    ///
+    /// # Errors
+    /// If the broker does not do its part, or hangs up.
+    pub fn try_publish(&mut self, message: &Message) -> io::Result<()> {
         let id = (message.qos > 0).then(|| self.take_id());
-        let bytes = encode_publish(&Message { id, ..message.clone() }, self.version);
-        self.write(&bytes).expect("the broker takes PUBLISH");
+        self.write(&encode_publish(&Message { id, ..message.clone() }, self.version))?;
         match message.qos {
             0 => {}
             1 => {
-                self.await_packet(4).expect("the broker answers PUBLISH with PUBACK");
+                self.await_packet(4)?;
             }
             _ => {
-                let id = self.await_packet(5).expect("the broker answers PUBLISH with PUBREC");
-                self.write(&packet(0x62, &id[..2])).expect("the broker takes PUBREL");
-                self.await_packet(7).expect("the broker answers PUBREL with PUBCOMP");
+                let id = self.await_packet(5)?;
+                let id = id.get(..2).ok_or(io::ErrorKind::InvalidData)?;
+                self.write(&packet(0x62, id))?;
+                self.await_packet(7)?;
             }
         }
+        Ok(())
     }
 
     /// The next message, acknowledged as its QoS asks.
@@ -273,7 +300,8 @@ impl Client {
     }
 
     fn take_id(&mut self) -> u16 {
-        self.next_id += 1;
+        // Zero is no identifier.
+        self.next_id = self.next_id.checked_add(1).unwrap_or(1);
         self.next_id
     }
 }
