@@ -125,7 +125,7 @@ fn launch(folder: &Path, session: &Path, metrics_port: u16, more: &[String]) -> 
 }
 
 /// Takes out of the environment what would steer us.
-pub(crate) fn clear_environment(command: &mut Command) {
+pub fn clear_environment(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("MQTTSHIM_") {
             command.env_remove(name);

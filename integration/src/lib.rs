@@ -32,6 +32,7 @@ pub mod ports;
 pub mod process;
 pub mod procfs;
 pub mod soak;
+pub mod trace;
 pub mod wait;
 
 pub use agent::Agent;

@@ -1,10 +1,11 @@
 //! What happens when the library is loaded: symbols are resolved, the environment is read, fork is told to tell us. No
-//! thread, no descriptor, no output.
+//! thread, no descriptor, no output, unless a trace is asked for.
 
 use crate::environment;
 use crate::fork;
 use crate::guard;
 use crate::real;
+use crate::trace;
 
 /// Run by the dynamic linker after libc's own initialisation, before `main`.
 extern "C" fn load() {
@@ -12,7 +13,13 @@ extern "C" fn load() {
         real::resolve();
         environment::read();
         fork::register();
+        trace::start();
     });
+}
+
+/// Run by the dynamic linker when the process ends in good order.
+extern "C" fn unload() {
+    trace::finish();
 }
 
 // In unit tests there is nothing to take over.
@@ -22,12 +29,19 @@ extern "C" fn load() {
 #[unsafe(link_section = ".init_array")]
 static LOAD: extern "C" fn() = load;
 
+#[cfg(not(test))]
+#[used]
+// SAFETY: as above.
+#[unsafe(link_section = ".fini_array")]
+static UNLOAD: extern "C" fn() = unload;
+
 #[cfg(test)]
 mod tests {
     #[test]
     fn loading_leaves_errno_alone() {
         crate::errno::set(rustix::io::Errno::NOTTY);
         super::load();
+        super::unload();
         assert_eq!(crate::errno::last(), rustix::io::Errno::NOTTY);
     }
 }

@@ -3,19 +3,20 @@
 //! Read once by the constructor: programs overwrite their environment. Only what is set costs an allocation, and nothing is
 //! judged here before the program asks for a socket that might be ours, so that `ls` stays silent.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::log::{self, Level, say};
 
 /// Variables of ours, the tools' included.
-const KNOWN: [&str; 6] = [
+const KNOWN: [&str; 7] = [
     "MQTTSHIM_LISTEN",
     "MQTTSHIM_RULES",
     "MQTTSHIM_SESSION",
     "MQTTSHIM_FALLBACK",
     "MQTTSHIM_LOG",
+    "MQTTSHIM_TRACE",
     "MQTTSHIM_LIBRARY",
 ];
 /// Ports whose listeners are offloaded where nothing else is said: MQTT's own, by IANA.
@@ -39,6 +40,7 @@ struct Environment {
     session: Option<OsString>,
     fallback: Option<OsString>,
     log: Option<OsString>,
+    trace: Option<OsString>,
     runtime_dir: Option<OsString>,
     temporary_dir: Option<OsString>,
 }
@@ -51,6 +53,7 @@ pub(crate) fn read() {
         session: std::env::var_os("MQTTSHIM_SESSION"),
         fallback: std::env::var_os("MQTTSHIM_FALLBACK"),
         log: std::env::var_os("MQTTSHIM_LOG"),
+        trace: std::env::var_os("MQTTSHIM_TRACE"),
         runtime_dir: std::env::var_os("XDG_RUNTIME_DIR"),
         temporary_dir: std::env::var_os("TMPDIR"),
     });
@@ -68,6 +71,7 @@ fn get() -> &'static Environment {
         session: None,
         fallback: None,
         log: None,
+        trace: None,
         runtime_dir: None,
         temporary_dir: None,
     };
@@ -93,6 +97,11 @@ pub(crate) fn listen_ports() -> String {
 /// `MQTTSHIM_RULES`.
 pub(crate) fn rules_file() -> Option<&'static Path> {
     get().rules.as_ref().filter(|path| !path.is_empty()).map(Path::new)
+}
+
+/// `MQTTSHIM_TRACE`.
+pub(crate) fn trace() -> Option<&'static OsStr> {
+    get().trace.as_deref()
 }
 
 /// Where a session may be, in the order they are tried.

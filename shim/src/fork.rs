@@ -20,6 +20,7 @@ use crate::outside;
 use crate::sessions;
 use crate::state;
 use crate::table;
+use crate::trace;
 
 /// The process whose descriptors the table describes.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
@@ -109,6 +110,7 @@ extern "C" fn prepare() {
         return;
     }
     state::acquire_for_fork();
+    trace::acquire_for_fork();
     HOLDS_STATE.set(true);
     guard::fenced(|| {
         if sessions::has_descriptors() {
@@ -119,12 +121,14 @@ extern "C" fn prepare() {
 
 extern "C" fn parent() {
     if HOLDS_STATE.replace(false) {
+        trace::release_in_parent();
         state::release_after_fork();
     }
 }
 
 extern "C" fn child() {
     if HOLDS_STATE.replace(false) {
+        trace::release_in_child();
         state::release_after_fork();
     }
     let may_lock = !guard::inside();

@@ -57,6 +57,7 @@ mod state;
 #[allow(unsafe_code, reason = "stdio's streams are C structures")]
 mod stream;
 mod table;
+mod trace;
 #[allow(unsafe_code, reason = "settings live behind an atomic pointer")]
 mod verdict;
 #[allow(unsafe_code, reason = "calls libc's poll, recv and sigaction")]

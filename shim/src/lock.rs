@@ -6,8 +6,10 @@
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::thread::futex;
+use rustix::time::Timespec;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -39,6 +41,20 @@ impl<T> ForkLock<T> {
             .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
             .then(|| Held { lock: self })
+    }
+
+    /// Waits for the value, but not for longer than `patience`.
+    pub(crate) fn lock_for(&self, patience: Duration) -> Option<Held<'_, T>> {
+        if let Some(held) = self.try_lock() {
+            return Some(held);
+        }
+        let started = Instant::now();
+        while self.word.swap(CONTENDED, Ordering::Acquire) != FREE {
+            let left = Timespec::try_from(patience.checked_sub(started.elapsed())?).ok()?;
+            // As in `acquire`.
+            let _ = futex::wait(&self.word, futex::Flags::PRIVATE, CONTENDED, Some(&left));
+        }
+        Some(Held { lock: self })
     }
 
     /// Takes the lock without its value, before a fork.
@@ -113,7 +129,9 @@ mod tests {
         assert!(held.is_some());
         assert!(lock.try_lock().is_none());
         assert!(lock.try_lock().is_none(), "an attempt that fails releases nothing");
+        assert!(lock.lock_for(Duration::from_millis(1)).is_none());
         drop(held);
+        assert!(lock.lock_for(Duration::ZERO).is_some());
         lock.acquire();
         assert!(lock.try_lock().is_none());
         lock.release();

@@ -14,6 +14,7 @@ use crate::environment::{self, Fallback};
 use crate::log::say;
 use crate::rules::{Event, Rules, Verdict};
 use crate::state;
+use crate::trace;
 
 /// Largest rules file, in bytes.
 const RULES_FILE_BYTES_MAX: usize = 1024 * 1024;
@@ -40,6 +41,9 @@ pub(crate) fn of(event: Event, address: SocketAddr) -> Result<Verdict, Refused> 
         (None, Fallback::Fail) => return Err(Refused),
     };
     say!(Debug, "{event:?} {address}: {verdict:?}");
+    if verdict == Verdict::Kernel {
+        trace::is_kernel(trace::Reason::Rules);
+    }
     Ok(verdict)
 }
 

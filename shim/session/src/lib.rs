@@ -48,4 +48,6 @@ pub use lock::forget_thread_id;
 #[cfg(not(loom))]
 pub use memory::MemoryError;
 #[cfg(not(loom))]
-pub use program::{Accept, Listening, NEW_SOCKET, OpenError, Read, Session, SlotId, Write};
+pub use program::{
+    Accept, Listening, NEW_SOCKET, OpenError, Read, Session, SlotId, Write, requests_of_thread,
+};

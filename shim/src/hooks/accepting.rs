@@ -24,7 +24,9 @@ fn new_entry(domain: c_int, kind: c_int, protocol: c_int) -> Entry {
 
 hook! {
     /// socket(2)
-    fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int
+        as Socket(Choice(names::FAMILY, domain), Kind(kind), Protocol(domain, protocol))
+    {
         // SAFETY: the caller's arguments, unchanged.
         let fd = unsafe { real::socket(domain, kind, protocol) };
         if fd >= 0 {
@@ -44,7 +46,14 @@ hook! {
 
 hook! {
     /// socketpair(2)
-    fn socketpair(domain: c_int, kind: c_int, protocol: c_int, pair: *mut c_int) -> c_int {
+    fn socketpair(domain: c_int, kind: c_int, protocol: c_int, pair: *mut c_int) -> c_int
+        as Socketpair(
+            Choice(names::FAMILY, domain),
+            Kind(kind),
+            Size(protocol as u32 as usize),
+            PairOut(pair.addr()),
+        )
+    {
         // SAFETY: the caller's arguments, unchanged.
         let outcome = unsafe { real::socketpair(domain, kind, protocol, pair) };
         if outcome == 0 && !pair.is_null() {
@@ -65,7 +74,9 @@ pub(super) fn fresh(fd: c_int) {
 
 hook! {
     /// bind(2)
-    fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
+    fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int
+        as Bind(Fd(fd), Address(address.addr(), length.cast_signed()))
+    {
         if !table::get(fd).is_plain() {
             // SAFETY: bind(2) obliges its caller to pass `length` readable bytes.
             let parsed = unsafe { address::read(address, length) };
@@ -80,7 +91,9 @@ hook! {
 
 hook! {
     /// listen(2)
-    fn listen(fd: c_int, backlog: c_int) -> c_int {
+    fn listen(fd: c_int, backlog: c_int) -> c_int
+        as Listen(Fd(fd), Int(backlog.into()))
+    {
         if !table::get(fd).is_plain()
             && let Some(value) = drive(fd, |_| sockets::listen::listen(fd, backlog))
         {
@@ -131,7 +144,9 @@ unsafe fn accept_from_card(
 
 hook! {
     /// accept(2)
-    fn accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+    fn accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int
+        as Accept(Fd(fd), AddressOut(address.addr(), length.addr()))
+    {
         // SAFETY: the caller's arguments, unchanged.
         if let Some(value) = unsafe { accept_from_card(fd, address, length, 0) } {
             return value;
@@ -145,7 +160,13 @@ hook! {
 
 hook! {
     /// accept4(2)
-    fn accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int {
+    fn accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int
+        as Accept4(
+            Fd(fd),
+            AddressOut(address.addr(), length.addr()),
+            Flags(names::KIND_FLAGS, flags.cast_unsigned()),
+        )
+    {
         // SAFETY: the caller's arguments, unchanged.
         if let Some(value) = unsafe { accept_from_card(fd, address, length, flags) } {
             return value;
@@ -159,7 +180,9 @@ hook! {
 
 hook! {
     /// connect(2)
-    fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
+    fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int
+        as Connect(Fd(fd), Address(address.addr(), length.cast_signed()))
+    {
         let entry = table::get(fd);
         if !entry.is_plain() {
             // SAFETY: connect(2) obliges its caller to pass `length` readable bytes.
@@ -183,7 +206,9 @@ hook! {
 
 hook! {
     /// shutdown(2)
-    fn shutdown(fd: c_int, how: c_int) -> c_int {
+    fn shutdown(fd: c_int, how: c_int) -> c_int
+        as Shutdown(Fd(fd), Choice(names::SHUTDOWN, how))
+    {
         if table::get(fd).is_placeholder()
             && let Some(value) = drive(fd, |_| sockets::shutdown(fd, how))
         {

@@ -130,7 +130,9 @@ unsafe fn send_file(to: c_int, from: c_int, offset: *mut i64, count: size_t) -> 
 
 hook! {
     /// sendfile(2)
-    fn sendfile(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
+    fn sendfile(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t
+        as Sendfile(Fd(to), Fd(from), PositionMoved(offset.addr()), Size(count))
+    {
         // SAFETY: sendfile(2) obliges its caller to pass null or an offset.
         if let Some(value) = unsafe { send_file(to, from, offset, count) } {
             return size(value);
@@ -142,7 +144,9 @@ hook! {
 
 hook! {
     /// sendfile(2), by the name 64-bit file offsets give it.
-    fn sendfile64(to: c_int, from: c_int, offset: *mut off64_t, count: size_t) -> ssize_t {
+    fn sendfile64(to: c_int, from: c_int, offset: *mut off64_t, count: size_t) -> ssize_t
+        as Sendfile(Fd(to), Fd(from), PositionMoved(offset.addr()), Size(count))
+    {
         // SAFETY: sendfile(2) obliges its caller to pass null or an offset.
         if let Some(value) = unsafe { send_file(to, from, offset, count) } {
             return size(value);
@@ -161,7 +165,16 @@ hook! {
         to_offset: *mut off64_t,
         count: size_t,
         flags: c_uint,
-    ) -> ssize_t {
+    ) -> ssize_t
+        as Splice(
+            Fd(from),
+            Position(from_offset.addr()),
+            Fd(to),
+            Position(to_offset.addr()),
+            Size(count),
+            Flags(names::SPLICE, flags),
+        )
+    {
         if table::get(from).is_placeholder() || table::get(to).is_placeholder() {
             return size(fail(Errno::INVAL));
         }

@@ -44,7 +44,9 @@ fn close_inside(fd: c_int) -> c_int {
 
 hook! {
     /// close(2)
-    fn close(fd: c_int) -> c_int {
+    fn close(fd: c_int) -> c_int
+        as Close(Fd(fd))
+    {
         if guard::inside() {
             return close_inside(fd);
         }
@@ -61,7 +63,13 @@ hook! {
 
 hook! {
     /// close_range(2)
-    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int
+        as CloseRange(
+            Size(first as usize),
+            Size(last as usize),
+            Flags(names::CLOSE_RANGE, flags.cast_unsigned()),
+        )
+    {
         if guard::inside() || flags & CLOSE_RANGE_CLOEXEC != 0 || first > last {
             // Ours are close-on-exec already; a bad range is the kernel's to refuse.
             // SAFETY: the caller's arguments, unchanged.
@@ -122,7 +130,9 @@ fn copied(fd: c_int, copy: c_int) {
 
 hook! {
     /// dup(2)
-    fn dup(fd: c_int) -> c_int {
+    fn dup(fd: c_int) -> c_int
+        as Dup(Fd(fd))
+    {
         // SAFETY: the caller's arguments, unchanged.
         let copy = unsafe { real::dup(fd) };
         copied(fd, copy);
@@ -154,7 +164,9 @@ fn copy_onto(fd: c_int, target: c_int, copy: impl FnOnce() -> c_int) -> c_int {
 
 hook! {
     /// dup2(2)
-    fn dup2(fd: c_int, target: c_int) -> c_int {
+    fn dup2(fd: c_int, target: c_int) -> c_int
+        as Dup2(Fd(fd), Fd(target))
+    {
         // SAFETY: the caller's arguments, unchanged.
         copy_onto(fd, target, || unsafe { real::dup2(fd, target) })
     }
@@ -162,7 +174,9 @@ hook! {
 
 hook! {
     /// dup3(2)
-    fn dup3(fd: c_int, target: c_int, flags: c_int) -> c_int {
+    fn dup3(fd: c_int, target: c_int, flags: c_int) -> c_int
+        as Dup3(Fd(fd), Fd(target), Flags(names::OPEN, flags.cast_unsigned()))
+    {
         // SAFETY: the caller's arguments, unchanged.
         copy_onto(fd, target, || unsafe { real::dup3(fd, target, flags) })
     }
@@ -170,7 +184,9 @@ hook! {
 
 hook! {
     /// fcntl(2). Its third argument travels in the same register, whatever it is.
-    fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+    fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int
+        as Fcntl(Fd(fd), Command(command, argument))
+    {
         // SAFETY: the caller's arguments, unchanged.
         let value = unsafe { real::fcntl(fd, command, argument) };
         if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
@@ -182,7 +198,9 @@ hook! {
 
 hook! {
     /// fcntl(2), by the name 64-bit file offsets give it.
-    fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+    fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int
+        as Fcntl(Fd(fd), Command(command, argument))
+    {
         // SAFETY: the caller's arguments, unchanged.
         let value = unsafe { real::fcntl64(fd, command, argument) };
         if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {

@@ -80,7 +80,9 @@ unsafe fn transmit(fd: c_int, message: *const msghdr, flags: c_int) -> Option<is
 
 hook! {
     /// recvmsg(2)
-    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t
+        as Recvmsg(Fd(fd), MessageOut(message.addr()), Flags(names::MESSAGE, flags.cast_unsigned()))
+    {
         if table::get(fd).is_placeholder() {
             // SAFETY: recvmsg(2) obliges its caller to pass a valid msghdr.
             if let Some(value) = unsafe { receive(fd, message, flags) } {
@@ -94,7 +96,9 @@ hook! {
 
 hook! {
     /// sendmsg(2)
-    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t
+        as Sendmsg(Fd(fd), Message(message.addr()), Flags(names::MESSAGE, flags.cast_unsigned()))
+    {
         if table::get(fd).is_placeholder() {
             // SAFETY: sendmsg(2) obliges its caller to pass a valid msghdr.
             if let Some(value) = unsafe { transmit(fd, message, flags) } {
@@ -181,7 +185,15 @@ hook! {
         count: c_uint,
         flags: c_int,
         timeout: *mut timespec,
-    ) -> c_int {
+    ) -> c_int
+        as Recvmmsg(
+            Fd(fd),
+            MessagesOut(messages.addr(), count as usize),
+            Size(count as usize),
+            Flags(names::MESSAGE, flags.cast_unsigned()),
+            Timespec(timeout.addr()),
+        )
+    {
         if table::get(fd).is_placeholder() {
             // SAFETY: recvmmsg(2) obliges its caller to pass `count` valid messages.
             if let Some(value) = unsafe { receive_many(fd, messages, count, flags, timeout) } {
@@ -195,7 +207,14 @@ hook! {
 
 hook! {
     /// sendmmsg(2)
-    fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
+    fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int
+        as Sendmmsg(
+            Fd(fd),
+            Messages(messages.addr(), count as usize),
+            Size(count as usize),
+            Flags(names::MESSAGE, flags.cast_unsigned()),
+        )
+    {
         if table::get(fd).is_placeholder() {
             let one = |header: *mut msghdr, _: usize| {
                 // SAFETY: one of the caller's messages.

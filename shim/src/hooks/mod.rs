@@ -37,9 +37,13 @@ use crate::guard;
 use crate::outcome::{Outcome, Woken};
 use crate::sessions;
 use crate::table;
+use crate::trace;
 use crate::wait;
 
 /// Defines an exported function.
+///
+/// `as Call(arguments)` says what its line of the trace shows: the system call that libc would make of it. A function without
+/// one comes down to another hook, which has it.
 ///
 /// `C-unwind`: a cancelled thread unwinds through a hook that waits. In unit tests the names are not exported, or the test
 /// program's own calls would come here.
@@ -53,6 +57,27 @@ macro_rules! hook {
         #[cfg_attr(test, allow(dead_code, reason = "exported in the library only"))]
         pub(crate) unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result $body
     };
+    ($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty
+        as $call:ident($($shown:expr),* $(,)?) $body:block) => {
+        hook! {
+            $(#[$doc])*
+            fn $name($($argument: $type),*) -> $result {
+                #[inline(always)]
+                unsafe fn body($($argument: $type),*) -> $result $body
+
+                if $crate::trace::is_on() {
+                    #[allow(unused_imports, reason = "each call has its own arguments")]
+                    use $crate::trace::{Arg::*, names};
+                    // SAFETY: the caller's arguments, unchanged.
+                    let run = || unsafe { body($($argument),*) };
+                    let shown = [$($shown),*];
+                    return $crate::trace::call($crate::trace::Call::$call, &shown, run, |value| value as i64);
+                }
+                // SAFETY: the caller's arguments, unchanged.
+                unsafe { body($($argument),*) }
+            }
+        }
+    };
 }
 pub(crate) use hook;
 
@@ -61,12 +86,22 @@ pub(crate) use {descriptors::close, descriptors::dup3, reading::read, writing::w
 
 /// Sets `errno` and returns what a failing call returns.
 fn fail(errno: Errno) -> isize {
+    trace::is_shim();
     errno::set(errno);
     -1
 }
 
 /// Attempts a call on `fd` until it came to something. `None`: the call is the kernel's.
-fn drive(fd: RawFd, mut attempt: impl FnMut(Woken) -> Outcome) -> Option<isize> {
+fn drive(fd: RawFd, attempt: impl FnMut(Woken) -> Outcome) -> Option<isize> {
+    let answer = attempt_all(fd, attempt);
+    if answer.is_some() {
+        trace::is_ring();
+    }
+    answer
+}
+
+#[inline]
+fn attempt_all(fd: RawFd, mut attempt: impl FnMut(Woken) -> Outcome) -> Option<isize> {
     if guard::inside() {
         // A signal handler interrupted us: what is the kernel's works, a placeholder must not be touched.
         return table::get(fd).is_placeholder().then(|| fail(Errno::AGAIN));

@@ -23,15 +23,17 @@ unsafe fn name(
     if table::get(fd).socket().is_none() && !table::get(fd).is_placeholder() {
         return None;
     }
-    if address.is_null() {
-        return Some(int(fail(Errno::FAULT)));
-    }
-    // SAFETY: as the caller promises.
-    if let Err(errno) = unsafe { address::check_room(address, length) } {
-        return Some(int(fail(errno)));
-    }
     let mut found = None;
     let value = drive(fd, |_| find(fd, &mut found))?;
+    // As in the kernel, the room is looked at when the name is known.
+    // SAFETY: as the caller promises.
+    let room = unsafe { address::check_room(address, length) };
+    let room = if address.is_null() { Err(Errno::FAULT) } else { room };
+    if value == 0
+        && let Err(errno) = room
+    {
+        return Some(int(fail(errno)));
+    }
     if value == 0
         && let Some(found) = &found
     {
@@ -43,7 +45,9 @@ unsafe fn name(
 
 hook! {
     /// getsockname(2)
-    fn getsockname(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+    fn getsockname(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int
+        as Getsockname(Fd(fd), AddressOut(address.addr(), length.addr()))
+    {
         // SAFETY: getsockname(2) obliges its caller to pass room for an address and its length.
         if let Some(value) = unsafe { name(fd, address, length, names::local) } {
             return value;
@@ -55,7 +59,9 @@ hook! {
 
 hook! {
     /// getpeername(2)
-    fn getpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+    fn getpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int
+        as Getpeername(Fd(fd), AddressOut(address.addr(), length.addr()))
+    {
         // SAFETY: getpeername(2) obliges its caller to pass room for an address and its length.
         if let Some(value) = unsafe { name(fd, address, length, names::peer) } {
             return value;

@@ -50,7 +50,9 @@ unsafe fn receive_parts(
 
 hook! {
     /// read(2)
-    fn read(fd: c_int, target: *mut c_void, count: size_t) -> ssize_t {
+    fn read(fd: c_int, target: *mut c_void, count: size_t) -> ssize_t
+        as Read(Fd(fd), Received(target.addr(), count), Size(count))
+    {
         if table::get(fd).is_placeholder() {
             // SAFETY: read(2) obliges its caller to pass `count` writable bytes.
             if let Some(value) = unsafe { receive(fd, target, count, 0) } {
@@ -64,7 +66,9 @@ hook! {
 
 hook! {
     /// readv(2)
-    fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+    fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t
+        as Readv(Fd(fd), Scattered(parts.addr(), count as u32 as usize), Size(count as u32 as usize))
+    {
         if table::get(fd).is_placeholder() {
             // SAFETY: readv(2) obliges its caller to pass `count` valid vectors.
             if let Some(value) = unsafe { receive_parts(fd, parts, count, 0) } {
@@ -97,7 +101,15 @@ unsafe fn receive_at(
 
 hook! {
     /// preadv2(2)
-    fn preadv2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
+    fn preadv2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t
+        as Preadv2(
+            Fd(fd),
+            Scattered(parts.addr(), count as u32 as usize),
+            Size(count as u32 as usize),
+            Int(offset),
+            Flags(names::READ_WRITE, flags.cast_unsigned()),
+        )
+    {
         // SAFETY: the caller's arguments, unchanged.
         if let Some(value) = unsafe { receive_at(fd, parts, count, offset, flags) } {
             return size(value);
@@ -109,7 +121,15 @@ hook! {
 
 hook! {
     /// preadv2(2), by the name 64-bit file offsets give it.
-    fn preadv64v2(fd: c_int, parts: *const iovec, count: c_int, offset: off64_t, flags: c_int) -> ssize_t {
+    fn preadv64v2(fd: c_int, parts: *const iovec, count: c_int, offset: off64_t, flags: c_int) -> ssize_t
+        as Preadv2(
+            Fd(fd),
+            Scattered(parts.addr(), count as u32 as usize),
+            Size(count as u32 as usize),
+            Int(offset),
+            Flags(names::READ_WRITE, flags.cast_unsigned()),
+        )
+    {
         // SAFETY: the caller's arguments, unchanged.
         if let Some(value) = unsafe { receive_at(fd, parts, count, offset, flags) } {
             return size(value);
@@ -121,7 +141,16 @@ hook! {
 
 hook! {
     /// recv(2)
-    fn recv(fd: c_int, target: *mut c_void, count: size_t, flags: c_int) -> ssize_t {
+    fn recv(fd: c_int, target: *mut c_void, count: size_t, flags: c_int) -> ssize_t
+        as Recvfrom(
+            Fd(fd),
+            Received(target.addr(), count),
+            Size(count),
+            Flags(names::MESSAGE, flags.cast_unsigned()),
+            Pointer(0),
+            Pointer(0),
+        )
+    {
         if table::get(fd).is_placeholder() {
             // SAFETY: recv(2) obliges its caller to pass `count` writable bytes.
             if let Some(value) = unsafe { receive(fd, target, count, flags) } {
@@ -142,7 +171,15 @@ hook! {
         flags: c_int,
         address: *mut sockaddr,
         length: *mut socklen_t,
-    ) -> ssize_t {
+    ) -> ssize_t
+        as Recvfrom(
+            Fd(fd),
+            Received(target.addr(), count),
+            Size(count),
+            Flags(names::MESSAGE, flags.cast_unsigned()),
+            AddressOut(address.addr(), length.addr()),
+        )
+    {
         if table::get(fd).is_placeholder() {
             // SAFETY: recvfrom(2) obliges its caller to pass `count` writable bytes and the room for an address.
             if let Some(value) = unsafe { receive_from(fd, target, count, flags, address, length) } {

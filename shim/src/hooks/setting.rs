@@ -25,7 +25,9 @@ hook! {
         name: c_int,
         value: *const c_void,
         length: socklen_t,
-    ) -> c_int {
+    ) -> c_int
+        as Setsockopt(Fd(fd), Option(level, name, value.addr(), length.cast_signed()))
+    {
         if !table::get(fd).is_plain() {
             if length.cast_signed() < 0 {
                 return int(fail(Errno::INVAL));
@@ -49,7 +51,9 @@ hook! {
         name: c_int,
         value: *mut c_void,
         length: *mut socklen_t,
-    ) -> c_int {
+    ) -> c_int
+        as Getsockopt(Fd(fd), OptionOut(level, name, value.addr(), length.addr()))
+    {
         if table::get(fd).is_placeholder() && !length.is_null() {
             // SAFETY: not null, and a socklen_t as getsockopt(2) obliges its caller to pass.
             let room = unsafe { length.read_unaligned() };
@@ -84,7 +88,9 @@ fn ask(fd: c_int, request: c_ulong) -> Option<Outcome> {
 
 hook! {
     /// ioctl(2)
-    fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
+    fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int
+        as Ioctl(Fd(fd), Request(request, argument))
+    {
         let is_ours = matches!(
             request,
             libc::FIONREAD | libc::TIOCOUTQ | SIOCOUTQNSD | SIOCATMARK
@@ -133,7 +139,14 @@ fn registered(epoll: c_int, operation: c_int, fd: c_int, events: u32, data: u64)
 
 hook! {
     /// epoll_ctl(2). The kernel does it; what must be known when a placeholder comes is remembered.
-    fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
+    fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int
+        as EpollCtl(
+            Fd(epoll),
+            Choice(names::EPOLL_CTL, operation),
+            Fd(fd),
+            Event(operation, event.addr()),
+        )
+    {
         // SAFETY: the caller's arguments, unchanged.
         let outcome = unsafe { real::epoll_ctl(epoll, operation, fd, event) };
         if outcome == 0 && table::get(fd).is_watched() {

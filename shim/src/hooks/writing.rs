@@ -48,7 +48,9 @@ unsafe fn transmit_parts(
 
 hook! {
     /// write(2)
-    fn write(fd: c_int, source: *const c_void, count: size_t) -> ssize_t {
+    fn write(fd: c_int, source: *const c_void, count: size_t) -> ssize_t
+        as Write(Fd(fd), Sent(source.addr(), count), Size(count))
+    {
         if table::get(fd).is_placeholder() {
             // SAFETY: write(2) obliges its caller to pass `count` readable bytes.
             if let Some(value) = unsafe { transmit(fd, source, count, 0) } {
@@ -62,7 +64,9 @@ hook! {
 
 hook! {
     /// writev(2)
-    fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+    fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t
+        as Writev(Fd(fd), Gathered(parts.addr(), count as u32 as usize), Size(count as u32 as usize))
+    {
         if table::get(fd).is_placeholder() {
             // SAFETY: writev(2) obliges its caller to pass `count` valid vectors.
             if let Some(value) = unsafe { transmit_parts(fd, parts, count, 0) } {
@@ -95,7 +99,15 @@ unsafe fn transmit_at(
 
 hook! {
     /// pwritev2(2)
-    fn pwritev2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
+    fn pwritev2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t
+        as Pwritev2(
+            Fd(fd),
+            Gathered(parts.addr(), count as u32 as usize),
+            Size(count as u32 as usize),
+            Int(offset),
+            Flags(names::READ_WRITE, flags.cast_unsigned()),
+        )
+    {
         // SAFETY: the caller's arguments, unchanged.
         if let Some(value) = unsafe { transmit_at(fd, parts, count, offset, flags) } {
             return size(value);
@@ -107,7 +119,15 @@ hook! {
 
 hook! {
     /// pwritev2(2), by the name 64-bit file offsets give it.
-    fn pwritev64v2(fd: c_int, parts: *const iovec, count: c_int, offset: off64_t, flags: c_int) -> ssize_t {
+    fn pwritev64v2(fd: c_int, parts: *const iovec, count: c_int, offset: off64_t, flags: c_int) -> ssize_t
+        as Pwritev2(
+            Fd(fd),
+            Gathered(parts.addr(), count as u32 as usize),
+            Size(count as u32 as usize),
+            Int(offset),
+            Flags(names::READ_WRITE, flags.cast_unsigned()),
+        )
+    {
         // SAFETY: the caller's arguments, unchanged.
         if let Some(value) = unsafe { transmit_at(fd, parts, count, offset, flags) } {
             return size(value);
@@ -119,7 +139,16 @@ hook! {
 
 hook! {
     /// send(2)
-    fn send(fd: c_int, source: *const c_void, count: size_t, flags: c_int) -> ssize_t {
+    fn send(fd: c_int, source: *const c_void, count: size_t, flags: c_int) -> ssize_t
+        as Sendto(
+            Fd(fd),
+            Sent(source.addr(), count),
+            Size(count),
+            Flags(names::MESSAGE, flags.cast_unsigned()),
+            Pointer(0),
+            Int(0),
+        )
+    {
         if table::get(fd).is_placeholder() {
             // SAFETY: send(2) obliges its caller to pass `count` readable bytes.
             if let Some(value) = unsafe { transmit(fd, source, count, flags) } {
@@ -140,7 +169,15 @@ hook! {
         flags: c_int,
         address: *const sockaddr,
         length: socklen_t,
-    ) -> ssize_t {
+    ) -> ssize_t
+        as Sendto(
+            Fd(fd),
+            Sent(source.addr(), count),
+            Size(count),
+            Flags(names::MESSAGE, flags.cast_unsigned()),
+            Address(address.addr(), length.cast_signed()),
+        )
+    {
         if table::get(fd).is_placeholder() {
             // SAFETY: sendto(2) obliges its caller to pass `count` readable bytes.
             if let Some(value) = unsafe { transmit(fd, source, count, flags) } {

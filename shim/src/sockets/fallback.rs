@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::environment::{self, Fallback};
 use crate::log::say;
+use crate::trace;
 
 static IS_WARNED: AtomicBool = AtomicBool::new(false);
 
@@ -18,5 +19,6 @@ pub(super) fn without_card(what: &str, reason: &str) -> Fallback {
             }
         }
     }
+    trace::is_kernel(trace::Reason::NoCard);
     fallback
 }

@@ -1,9 +1,10 @@
 //! Requests to the card. Each carries a socket of its own for the answer, so threads and forked children that share the
 //! session never take each other's, and a thread that waits stops nobody's events.
 
+use std::cell::Cell;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mqttshim_schema::{
     Message, Notice, OptionAction, RequestId, SessionId, SocketId, SocketOption,
@@ -24,6 +25,17 @@ const ONLY_REQUEST: RequestId = RequestId(0);
 /// "No socket yet" in a request.
 pub const NEW_SOCKET: SocketId = SocketId(u32::MAX);
 const UNSPECIFIED: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+thread_local! {
+    // Const and without a destructor: usable in signal handlers and after thread-local storage is torn down.
+    static REQUESTS: Cell<(u64, Duration)> = const { Cell::new((0, Duration::ZERO)) };
+}
+
+/// How many requests the calling thread has made so far, of any session, and how long it waited for their answers.
+#[must_use]
+pub fn requests_of_thread() -> (u64, Duration) {
+    REQUESTS.get()
+}
 
 /// A listening socket's placeholder.
 #[derive(Debug)]
@@ -191,6 +203,14 @@ impl Session {
         message: &Message<'_>,
         wire: Option<BorrowedFd<'_>>,
     ) -> Result<Answer, Errno> {
+        let started = Instant::now();
+        let answer = self.ask(message, wire);
+        let (count, time) = REQUESTS.get();
+        REQUESTS.set((count.wrapping_add(1), time.saturating_add(started.elapsed())));
+        answer
+    }
+
+    fn ask(&self, message: &Message<'_>, wire: Option<BorrowedFd<'_>>) -> Result<Answer, Errno> {
         let (own, theirs) = rustix::net::socketpair(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,

@@ -1,0 +1,445 @@
+/* Makes every call that the trace knows, with success and without, on the card's sockets and on others: `calls PORT FOLDER`.
+ *
+ * Run natively under strace and preloaded with MQTTSHIM_TRACE, both must write the same lines. So nothing here may come out
+ * one way or another: sizes are small, arrival is waited for, and no call is ended by a signal. The calls of interest
+ * lie between close(-100) and close(-101). */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Volatile, lest the compiler sees what is wrong with them. */
+static void *volatile nowhere = (void *)8;
+static volatile int minus_one = -1;
+static struct iovec parts_too_many[5000];
+
+static struct sockaddr_in address;
+static const socklen_t length = sizeof address;
+
+static void pause_briefly(void)
+{
+	struct timespec moment = {.tv_nsec = 2000000};
+	nanosleep(&moment, NULL);
+}
+
+static int client(void)
+{
+	int fd = socket(AF_INET, SOCK_STREAM, IPPROTO_TCP);
+	connect(fd, (void *)&address, length);
+	return fd;
+}
+
+static void make_sockets(void)
+{
+	int pair[2];
+	close(socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_UDP));
+	close(socket(AF_UNIX, SOCK_SEQPACKET, 0));
+	close(socket(AF_NETLINK, SOCK_RAW, 0));
+	socket(AF_INET, SOCK_STREAM, IPPROTO_ICMP);
+	socket(99, 77, 5);
+	socket(AF_INET, SOCK_STREAM | 0x100000, 0);
+	socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair);
+	close(pair[0]);
+	close(pair[1]);
+	socketpair(AF_INET, SOCK_STREAM, 0, pair);
+	socketpair(AF_UNIX, SOCK_STREAM, 0, nowhere);
+}
+
+static void set_options(int fd)
+{
+	int on = 1, got = 0;
+	socklen_t room = sizeof got;
+	struct linger linger = {.l_onoff = 1, .l_linger = 3};
+	struct timeval time = {.tv_sec = 5};
+	char bytes[64];
+
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+	setsockopt(fd, SOL_TCP, TCP_NODELAY, &on, sizeof on);
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
+	setsockopt(fd, SOL_IPV6, IPV6_V6ONLY, &on, sizeof on);
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, 2);
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, 4);
+	setsockopt(fd, SOL_SOCKET, 999, &on, sizeof on);
+	setsockopt(fd, 999, 7, &on, sizeof on);
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, NULL, 0);
+	getsockopt(fd, SOL_SOCKET, SO_TYPE, &got, &room);
+	getsockopt(fd, SOL_SOCKET, SO_ERROR, &got, &room);
+	getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &got, &room);
+	getsockopt(fd, SOL_TCP, TCP_NODELAY, &got, &room);
+	room = 2;
+	getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, bytes, &room);
+	room = sizeof bytes;
+	getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, bytes, &room);
+	room = sizeof bytes;
+	getsockopt(fd, SOL_SOCKET, SO_LINGER, bytes, &room);
+	room = sizeof bytes;
+	getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, bytes, &room);
+	room = sizeof bytes;
+	getsockopt(fd, SOL_TCP, 999, bytes, &room);
+	getsockopt(fd, SOL_SOCKET, SO_TYPE, &got, NULL);
+	linger.l_onoff = 0;
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
+	memset(&time, 0, sizeof time);
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
+}
+
+/* `short_room` must leave a port out that the kernel picked. */
+static void name(int fd, socklen_t short_room)
+{
+	struct sockaddr_storage found;
+	socklen_t room = sizeof found;
+	getsockname(fd, (void *)&found, &room);
+	room = short_room;
+	getsockname(fd, (void *)&found, &room);
+	room = sizeof found;
+	getpeername(fd, (void *)&found, &room);
+	getpeername(fd, NULL, NULL);
+}
+
+static int listen_there(int port)
+{
+	int on = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
+	int other = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_TCP);
+	struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+	address.sin_family = AF_INET;
+	address.sin_port = htons((unsigned short)port);
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	bind(fd, (void *)&address, 7);
+	bind(fd, (void *)&address, length);
+	bind(fd, (void *)&address, length);
+	listen(fd, 16);
+	bind(other, (void *)&address, length);
+	bind(other, (void *)&six, sizeof six);
+	bind(other, NULL, length);
+	bind(-1, (void *)&address, length);
+	listen(-1, 5);
+	close(other);
+	set_options(fd);
+	name(fd, 5);
+	return fd;
+}
+
+static void use_names_of_others(const char *folder)
+{
+	struct sockaddr_un local = {.sun_family = AF_UNIX};
+	struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+	snprintf(local.sun_path, sizeof local.sun_path, "%s/local", folder);
+	bind(fd, (void *)&local, sizeof local);
+	listen(fd, 3);
+	name(fd, 5);
+	close(fd);
+	fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+	memcpy(local.sun_path, "\0abstract\1", 10);
+	bind(fd, (void *)&local, 2 + 10);
+	connect(fd, (void *)&local, 2 + 10);
+	close(fd);
+	fd = socket(AF_INET6, SOCK_DGRAM, 0);
+	bind(fd, (void *)&six, sizeof six);
+	six.sin6_port = htons(9);
+	connect(fd, (void *)&six, sizeof six);
+	name(fd, 2);
+	close(fd);
+}
+
+static void read_and_write(int server, int guest)
+{
+	char bytes[100] = "", other[100] = "";
+	struct iovec parts[2] = {{bytes, 3}, {other, 40}};
+
+	write(guest, "\0\1MQTT\177\"\\\n8", 12);
+	read(server, bytes, 6);
+	read(server, bytes, sizeof bytes);
+	memset(bytes, 'x', sizeof bytes);
+	write(guest, bytes, 50);
+	recv(server, bytes, 50, MSG_WAITALL);
+	recv(server, bytes, sizeof bytes, MSG_DONTWAIT);
+	recvfrom(server, bytes, sizeof bytes, MSG_DONTWAIT | MSG_PEEK, NULL, NULL);
+	send(guest, "hello", 5, MSG_NOSIGNAL | MSG_MORE);
+	sendto(guest, " world", 6, 0, (void *)&address, length);
+	readv(server, parts, 2);
+	writev(server, parts, 2);
+	recv(guest, other, 43, MSG_WAITALL);
+	write(guest, "abcdefgh", 8);
+	preadv2(server, parts, 2, -1, 0);
+	preadv2(server, parts, 2, -1, RWF_NOWAIT);
+	preadv2(server, parts, 2, 5, 0);
+	pwritev2(server, parts, 1, -1, 0);
+	pwritev2(server, parts, 1, 7, 0);
+	recv(guest, other, 3, MSG_WAITALL);
+	readv(server, parts_too_many, minus_one);
+	readv(0, nowhere, 1);
+	writev(server, parts_too_many, 5000);
+	write(server, NULL, 0);
+	read(server, bytes, 0);
+	write(-1, "x", 1);
+	read(-1, bytes, 1);
+	recv(-1, bytes, 1, 0);
+	send(-1, "x", 1, 0x1000000);
+}
+
+static void exchange_messages(int server, int guest)
+{
+	char one[10], two[10];
+	struct sockaddr_storage from = {.ss_family = AF_UNSPEC};
+	struct iovec parts[2] = {{one, 4}, {two, 10}};
+	struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+	struct mmsghdr many[2] = {{.msg_hdr = {.msg_iov = parts, .msg_iovlen = 1}},
+				  {.msg_hdr = {.msg_iov = parts + 1, .msg_iovlen = 1}}};
+	struct timespec time = {.tv_sec = 1};
+
+	memcpy(one, "abcdefghij", 10);
+	memcpy(two, "0123456789", 10);
+	sendmsg(guest, &message, MSG_NOSIGNAL);
+	message.msg_name = &from;
+	message.msg_namelen = sizeof from;
+	recvmsg(server, &message, MSG_WAITALL);
+	message.msg_namelen = sizeof from;
+	recvmsg(server, &message, MSG_DONTWAIT);
+	sendmsg(-1, &message, 0);
+	recvmsg(server, NULL, 0);
+	sendmmsg(server, many, 2, 0);
+	recvmmsg(guest, many, 2, MSG_WAITALL, &time);
+	sendmmsg(guest, many, 2, MSG_NOSIGNAL);
+	recvmmsg(server, many, 2, MSG_WAITALL, NULL);
+	time.tv_sec = 2;
+	time.tv_nsec = 0;
+	recvmmsg(server, many, 2, MSG_DONTWAIT, &time);
+	sendmmsg(-1, many, 2, 0);
+	recvmmsg(-1, many, 2, 0, NULL);
+}
+
+static void pass_descriptors(void)
+{
+	int pair[2], carried[2];
+	char byte = 'f', room[CMSG_SPACE(sizeof carried)];
+	struct iovec part = {&byte, 1};
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+	struct cmsghdr *control = CMSG_FIRSTHDR(&message);
+
+	socketpair(AF_UNIX, SOCK_DGRAM, 0, pair);
+	memset(room, 0, sizeof room);
+	control->cmsg_level = SOL_SOCKET;
+	control->cmsg_type = SCM_RIGHTS;
+	control->cmsg_len = CMSG_LEN(sizeof carried);
+	memcpy(CMSG_DATA(control), pair, sizeof pair);
+	sendmsg(pair[0], &message, 0);
+	recvmsg(pair[1], &message, MSG_CMSG_CLOEXEC);
+	memcpy(carried, CMSG_DATA(control), sizeof carried);
+	for (int at = 0; at < 2; at++) {
+		close(carried[at]);
+		close(pair[at]);
+	}
+}
+
+static void copy_files(int server, int guest)
+{
+	char bytes[32];
+	int pipes[2];
+	off_t at = 2;
+	int file = (int)syscall(SYS_memfd_create, "copied", 0);
+
+	write(file, "0123456789", 10);
+	sendfile(server, file, &at, 5);
+	sendfile(server, file, NULL, 5);
+	sendfile(server, -1, NULL, 5);
+	sendfile(server, server, NULL, 5);
+	recv(guest, bytes, 5, MSG_WAITALL);
+	socketpair(AF_UNIX, SOCK_STREAM, 0, pipes);
+	at = 2;
+	sendfile(pipes[0], file, &at, 5);
+	sendfile(pipes[0], file, &at, 50);
+	splice(file, &at, pipes[0], NULL, 5, SPLICE_F_MOVE | SPLICE_F_MORE);
+	splice(-1, NULL, pipes[0], NULL, 5, 0);
+	close(pipes[0]);
+	close(pipes[1]);
+	close(file);
+}
+
+static void command(int server)
+{
+	int value = 0;
+	struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = 1, .l_len = 2};
+	int file = (int)syscall(SYS_memfd_create, "locked", MFD_ALLOW_SEALING);
+
+	fcntl(server, F_GETFD);
+	fcntl(server, F_SETFD, FD_CLOEXEC);
+	fcntl(server, F_GETFD);
+	fcntl(server, F_GETFL);
+	fcntl(server, F_SETFL, O_RDWR | O_NONBLOCK);
+	fcntl(server, F_GETFL);
+	fcntl(server, F_SETFL, O_RDWR);
+	close(fcntl(server, F_DUPFD, 50));
+	close(fcntl(server, F_DUPFD_CLOEXEC, 60));
+	fcntl(server, 4242, 7);
+	fcntl(-1, F_GETFL);
+	fcntl(-1, F_SETFL, O_WRONLY | O_APPEND | 0x40000000);
+	fcntl(file, F_SETLK, &lock);
+	fcntl(file, F_GETLK, &lock);
+	fcntl(file, F_OFD_SETLKW, nowhere);
+	fcntl(file, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK);
+	fcntl(file, F_GET_SEALS);
+	fcntl(file, F_GETOWN);
+	fcntl(file, F_GETSIG);
+	fcntl(file, F_SETSIG, 29);
+	fcntl(file, F_GETSIG);
+	close(file);
+	ioctl(server, FIONBIO, &value);
+	ioctl(server, FIONREAD, &value);
+	ioctl(-1, TIOCOUTQ, &value);
+	ioctl(server, FIOASYNC, &value);
+	ioctl(server, FIONREAD, NULL);
+	ioctl(server, 0x5499, 17);
+	ioctl(server, 0xc0185477, &value);
+	ioctl(-1, FIONBIO, &value);
+	ioctl(-1, TCGETS, nowhere);
+}
+
+static void watch(int server)
+{
+	struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET, .data.u64 = 0x100000007};
+	int set = (int)syscall(SYS_epoll_create1, EPOLL_CLOEXEC);
+
+	epoll_ctl(set, EPOLL_CTL_ADD, server, &event);
+	epoll_ctl(set, EPOLL_CTL_ADD, server, &event);
+	event.events = EPOLLOUT | EPOLLONESHOT;
+	epoll_ctl(set, EPOLL_CTL_MOD, server, &event);
+	epoll_ctl(set, EPOLL_CTL_DEL, server, NULL);
+	epoll_ctl(set, EPOLL_CTL_DEL, server, &event);
+	epoll_ctl(set, 77, server, &event);
+	epoll_ctl(set, EPOLL_CTL_ADD, -1, NULL);
+	close(set);
+}
+
+static void copy_descriptors(int server)
+{
+	int copy = dup(server);
+
+	dup2(server, copy);
+	dup2(server, server);
+	dup3(server, copy, O_CLOEXEC);
+	dup3(server, server, 0);
+	dup(-1);
+	dup2(-1, copy);
+	close(copy);
+	close(copy);
+	dup2(0, 70);
+	dup2(0, 72);
+	close_range(70, 80, 0);
+	close_range(80, 70, 0);
+	close_range(500, 501, CLOSE_RANGE_CLOEXEC);
+	close_range(500, 501, 0x40);
+}
+
+static int shared_listener;
+
+/* The connection is there already: a blocked accept of the kernel's has its number before it waits, ours after. */
+static void *accept_in_thread(void *nothing)
+{
+	struct sockaddr_in peer;
+	socklen_t room = sizeof peer;
+	(void)nothing;
+	int fd = accept(shared_listener, (void *)&peer, &room);
+	char bytes[4];
+	read(fd, bytes, 4);
+	close(fd);
+	return NULL;
+}
+
+static void use_threads(int listening)
+{
+	pthread_t thread;
+	shared_listener = listening;
+	int fd = client();
+	pthread_create(&thread, NULL, accept_in_thread, NULL);
+	pause_briefly();
+	write(fd, "four", 4);
+	pthread_join(thread, NULL);
+	close(fd);
+}
+
+static void use_child(int listening)
+{
+	pid_t child = fork();
+	if (child == 0) {
+		int fd = client(), server = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
+		write(server, "child", 5);
+		shutdown(server, SHUT_WR);
+		shutdown(server, 9);
+		close(server);
+		close(fd);
+		_exit(0);
+	}
+	waitpid(child, NULL, 0);
+}
+
+static void accept_and_end(int listening)
+{
+	struct sockaddr_in peer;
+	socklen_t room = sizeof peer;
+	char bytes[8];
+
+	fcntl(listening, F_SETFL, O_RDWR | O_NONBLOCK);
+	accept(listening, NULL, NULL);
+	accept(listening, (void *)&peer, &room);
+	accept4(listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	accept4(listening, NULL, NULL, 0x20);
+	fcntl(listening, F_SETFL, O_RDWR);
+	accept(-1, NULL, NULL);
+	int guest = client(), server = accept4(listening, (void *)&peer, &room, SOCK_CLOEXEC);
+	name(server, 5);
+	set_options(server);
+	read_and_write(server, guest);
+	exchange_messages(server, guest);
+	copy_files(server, guest);
+	command(server);
+	watch(server);
+	copy_descriptors(server);
+	connect(server, (void *)&address, length);
+	listen(server, 1);
+	shutdown(guest, SHUT_WR);
+	read(server, bytes, sizeof bytes);
+	shutdown(server, SHUT_RDWR);
+	shutdown(-1, SHUT_RD);
+	close(server);
+	close(guest);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 3)
+		return 2;
+	close(-100);
+	make_sockets();
+	int listening = listen_there(atoi(argv[1]));
+	use_names_of_others(argv[2]);
+	pass_descriptors();
+	accept_and_end(listening);
+	use_threads(listening);
+	use_child(listening);
+	close(listening);
+	connect(-1, (void *)&address, length);
+	close(-101);
+	return 0;
+}

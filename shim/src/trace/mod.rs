@@ -1,0 +1,234 @@
+//! `MQTTSHIM_TRACE`: every call that passes our hooks, in the format of `strace -f -tt -T`, and who answered it.
+//!
+//! ```text
+//! hook ──► call: begin ──► the hook's own work ──► end
+//!                  │                                │
+//!                  └─► lines (arg, text …) ◄────────┘──► output: one write(2) a line
+//! ```
+//!
+//! Off, it costs a hook one load. On, it allocates nothing: the line grows in a buffer that belongs to the process, under a
+//! lock that fork respects. Signals wait meanwhile, so that no handler of the thread finds the lock in its own way. Memory of
+//! the program is read by a system call that answers for bad addresses instead of faulting. What cannot be written is
+//! counted, and the program never knows.
+//!
+//! **Bounds.** 16 KiB a line. Not shown: calls of the library itself, calls of a signal handler that interrupts it, calls
+//! that libc makes inside (stdio, the resolver), and programs' own system calls.
+
+mod address;
+mod answer;
+#[allow(dead_code, reason = "of hooks on calls that wait, which come next")]
+mod arg;
+mod call;
+#[allow(unsafe_code, reason = "asks libc for the time zone")]
+mod clock;
+mod commands;
+mod errnos;
+mod line;
+mod lines;
+#[allow(unsafe_code, reason = "reads the program's memory through the kernel")]
+mod memory;
+mod message;
+#[allow(dead_code, reason = "of hooks on calls that wait, which come next")]
+pub(crate) mod names;
+mod options;
+mod output;
+mod setting;
+#[allow(unsafe_code, reason = "signal masks, by system call")]
+mod signals;
+mod summary;
+mod text;
+mod waiting;
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+pub(crate) use answer::Reason;
+pub(crate) use arg::Arg;
+pub(crate) use call::Call;
+
+use arg::{Before, Result};
+use lines::{Ended, Lines};
+use output::Output;
+use setting::Setting;
+
+use crate::environment;
+use crate::errno;
+use crate::guard;
+use crate::lock::ForkLock;
+use crate::log::say;
+use crate::table::{self, Entry};
+
+const OFF: u8 = 0;
+const LINES: u8 = 1;
+const SUMMARY: u8 = 2;
+
+/// How long another thread's line is waited for, before this one is lost.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+static MODE: AtomicU8 = AtomicU8::new(OFF);
+static STATE: ForkLock<Lines> = ForkLock::new(Lines::new());
+
+/// Whether calls are traced.
+#[inline]
+pub(crate) fn is_on() -> bool {
+    MODE.load(Ordering::Relaxed) != OFF
+}
+
+/// Does what `MQTTSHIM_TRACE` says. Called once, by the constructor.
+pub(crate) fn start() {
+    let Some(value) = environment::trace() else { return };
+    let Some(setting) = Setting::parse(value) else { return };
+    match Output::open(setting.target) {
+        Ok(output) => {
+            clock::prepare();
+            STATE.lock().output = output;
+            let mode = if setting.is_summary { SUMMARY } else { LINES };
+            MODE.store(mode, Ordering::Relaxed);
+        }
+        Err(errno) => {
+            let value = value.to_string_lossy();
+            say!(
+                Warn,
+                "MQTTSHIM_TRACE={value}: {errno}; this program runs untraced: name a file it may write, or 1"
+            );
+        }
+    }
+}
+
+/// The end of the process: the table, or the end of a line that was begun.
+pub(crate) fn finish() {
+    match MODE.load(Ordering::Relaxed) {
+        LINES => with_lines(Lines::leave_unfinished).unwrap_or_default(),
+        SUMMARY => with_lines(|lines| {
+            let pid = rustix::process::getpid().as_raw_nonzero().get();
+            lines.write_text(|line| summary::write(line, pid));
+        })
+        .unwrap_or_default(),
+        _ => {}
+    }
+}
+
+/// Before a fork.
+pub(crate) fn acquire_for_fork() {
+    if is_on() {
+        STATE.acquire();
+    }
+}
+
+/// After a fork, in the parent.
+pub(crate) fn release_in_parent() {
+    if is_on() {
+        STATE.release();
+        with_lines(Lines::begin_many);
+    }
+}
+
+/// After a fork, in the child.
+pub(crate) fn release_in_child() {
+    if is_on() {
+        STATE.release();
+        with_lines(Lines::begin_child);
+        summary::reset();
+    }
+}
+
+/// In the call in progress, memory shared with the agent answers.
+#[inline]
+pub(crate) fn is_ring() {
+    if is_on() {
+        answer::is_ring();
+    }
+}
+
+/// In the call in progress, the library itself refuses.
+#[inline]
+pub(crate) fn is_shim() {
+    if is_on() {
+        answer::is_shim();
+    }
+}
+
+/// In the call in progress, the kernel is to answer.
+pub(crate) fn is_kernel(reason: Reason) {
+    if is_on() {
+        answer::is_kernel(reason);
+    }
+}
+
+/// A call in progress.
+struct Begun {
+    number: u64,
+    before: Before,
+    entry: Option<Entry>,
+    asked: (u64, Duration),
+    started: Instant,
+}
+
+/// Does `run`, which is the call, between the two halves of its line. `number` is what the call returned, as a number.
+///
+/// A thread may be cancelled in `run`: nothing here has a destructor then.
+#[cold]
+#[inline(never)]
+pub(crate) fn call<R: Copy>(
+    call: Call,
+    args: &[Arg],
+    run: impl FnOnce() -> R,
+    number: fn(R) -> i64,
+) -> R {
+    if guard::inside() {
+        return run();
+    }
+    let begun = begin(call, args);
+    let value = run();
+    end(call, args, &begun, number(value));
+    value
+}
+
+fn begin(call: Call, args: &[Arg]) -> Begun {
+    let known = match MODE.load(Ordering::Relaxed) {
+        LINES => with_lines(|lines| lines.begin(call, args)),
+        _ => None,
+    };
+    let (number, before) = known.unwrap_or_default();
+    answer::begin();
+    Begun {
+        number,
+        before,
+        entry: entry(args),
+        asked: mqttshim_session::requests_of_thread(),
+        started: Instant::now(),
+    }
+}
+
+fn end(call: Call, args: &[Arg], begun: &Begun, value: i64) {
+    let elapsed = begun.started.elapsed();
+    let note = answer::take();
+    let result = Result { value, errno: errno::get(), elapsed };
+    if MODE.load(Ordering::Relaxed) == SUMMARY {
+        return summary::count(call, result.is_failed(), elapsed);
+    }
+    let (count, time) = mqttshim_session::requests_of_thread();
+    let asked = (count > begun.asked.0).then(|| time.saturating_sub(begun.asked.1));
+    let (before, number, entry) = (&begun.before, begun.number, begun.entry);
+    let ended = Ended { call, args, before, number, result, note, asked, entry };
+    with_lines(|lines| lines.end(&ended));
+}
+
+/// What the descriptors of a call are to us: the first that is ours, if one is.
+fn entry(args: &[Arg]) -> Option<Entry> {
+    let entries = || {
+        args.iter().filter_map(|arg| match *arg {
+            Arg::Fd(fd) => Some(table::get(fd)),
+            _ => None,
+        })
+    };
+    entries().find(|entry| !entry.is_plain()).or_else(|| entries().next())
+}
+
+/// `None` if another thread holds the lines for too long, or a fault of ours ended the work. `errno` is as before.
+fn with_lines<T>(work: impl FnOnce(&mut Lines) -> T) -> Option<T> {
+    let mask = signals::block();
+    let outcome = guard::fenced(|| STATE.lock_for(PATIENCE).map(|mut lines| work(&mut lines)));
+    signals::restore(mask);
+    outcome.flatten()
+}
