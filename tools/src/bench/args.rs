@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 
+use super::mqtt::Greeting;
 use super::target::Target;
 
 /// The measurements.
@@ -91,12 +92,22 @@ pub(crate) struct CommonArgs {
     /// Keep Alive of the clients
     #[arg(long, value_name = "S", default_value_t = 60)]
     pub(super) keepalive: u16,
+    /// User Name and Password of the clients, where a server wants some
+    #[arg(long, value_name = "NAME:PASSWORD", value_parser = user)]
+    pub(super) user: Option<(String, String)>,
     /// Write every number to this file
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
     /// Write a page with a chart to this file
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
+}
+
+impl CommonArgs {
+    /// What the clients' CONNECT says.
+    pub(super) fn greeting(&self) -> Greeting {
+        Greeting { keepalive_s: self.keepalive, user: self.user.clone() }
+    }
 }
 
 /// Arguments of `bench fanout`.
@@ -149,6 +160,15 @@ impl FromStr for Cidr {
         }
         address.parse().map(Cidr).map_err(|_| format!("{address:?} is not an IPv4 address"))
     }
+}
+
+fn user(text: &str) -> Result<(String, String), String> {
+    let (name, password) = text.split_once(':').ok_or("expected NAME:PASSWORD")?;
+    // Two bytes hold a length (MQTT 3.1.1 §1.5.3).
+    if name.len().max(password.len()) > usize::from(u16::MAX) {
+        return Err("a name or password has at most 65535 bytes".to_owned());
+    }
+    Ok((name.to_owned(), password.to_owned()))
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 
 use super::cpu::{self, Cost, Subject};
 use super::measure::{Contestant, Meter, Summary, summarise};
-use super::mqtt::{self, Packet};
+use super::mqtt::{self, Greeting, Packet};
 use super::report::Row;
 use super::rounds::{self, Slice, Stop};
 use super::stage::{Arrival, Stage};
@@ -35,8 +35,8 @@ pub(crate) struct Echo {
     pub(crate) warmup: Duration,
     /// Length of one turn.
     pub(crate) slice: Duration,
-    /// Keep Alive of CONNECT.
-    pub(crate) keepalive_s: u16,
+    /// What CONNECT says.
+    pub(crate) greeting: Greeting,
 }
 
 /// What one connection waits for.
@@ -72,7 +72,7 @@ impl Echo {
         stop: &Stop,
     ) -> Result<(Vec<Row>, String)> {
         transport.set_prompt(true);
-        let mut stage = Stage::new(transport, self.qos, self.keepalive_s, stop.clone());
+        let mut stage = Stage::new(transport, self.qos, self.greeting.clone(), stop.clone());
         let mut courses = Vec::new();
         for contestant in contestants {
             let filters = (0..connections).map(|client| Some(topic(client))).collect();

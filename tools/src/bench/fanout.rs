@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use super::cpu::{self, Cost, Subject};
 use super::ledger::Ledger;
 use super::measure::{Contestant, Meter, Summary, summarise};
-use super::mqtt::{self, Packet};
+use super::mqtt::{self, Greeting, Packet};
 use super::report::Row;
 use super::rounds::{self, Slice, Stop};
 use super::stage::{Arrival, Stage};
@@ -43,8 +43,8 @@ pub(crate) struct Fanout {
     pub(crate) warmup: Duration,
     /// Length of one turn.
     pub(crate) slice: Duration,
-    /// Keep Alive of CONNECT.
-    pub(crate) keepalive_s: u16,
+    /// What CONNECT says.
+    pub(crate) greeting: Greeting,
 }
 
 /// One target's progress at one number of subscribers.
@@ -71,7 +71,7 @@ impl Fanout {
         subscribers: usize,
         stop: &Stop,
     ) -> Result<(Vec<Row>, String)> {
-        let mut stage = Stage::new(transport, self.qos, self.keepalive_s, stop.clone());
+        let mut stage = Stage::new(transport, self.qos, self.greeting.clone(), stop.clone());
         let topic = format!("mqttshim/bench/{}", std::process::id());
         let mut courses = Vec::new();
         for contestant in contestants {

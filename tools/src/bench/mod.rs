@@ -75,7 +75,7 @@ fn run_fanout(args: &FanoutArgs) -> Result<Report> {
         duration: common.duration,
         warmup: common.warmup,
         slice: common.slice,
-        keepalive_s: common.keepalive,
+        greeting: common.greeting(),
     };
     for &subscribers in &args.subscribers {
         let transport = scene.transport()?;
@@ -109,7 +109,7 @@ fn run_echo(args: &EchoArgs) -> Result<Report> {
         duration: common.duration,
         warmup: common.warmup,
         slice: common.slice,
-        keepalive_s: common.keepalive,
+        greeting: common.greeting(),
     };
     for &connections in &args.connections {
         let transport = scene.transport()?;

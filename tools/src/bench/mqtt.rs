@@ -151,13 +151,27 @@ fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes([pair[0], pair[1]]))
 }
 
+/// What every client's CONNECT says besides its name.
+#[derive(Clone, Debug)]
+pub(crate) struct Greeting {
+    /// Keep Alive, in seconds; 0: none.
+    pub(crate) keepalive_s: u16,
+    /// User Name and Password, where a server wants some.
+    pub(crate) user: Option<(String, String)>,
+}
+
 /// CONNECT with a clean session.
-pub(crate) fn connect(client_id: &str, keepalive_s: u16) -> Vec<u8> {
+pub(crate) fn connect(client_id: &str, greeting: &Greeting) -> Vec<u8> {
     let mut body = Vec::with_capacity(12 + client_id.len());
     put_text(&mut body, "MQTT");
-    body.extend_from_slice(&[4, 0x02]);
-    body.extend_from_slice(&keepalive_s.to_be_bytes());
+    let credentials = if greeting.user.is_some() { 0xc0 } else { 0 };
+    body.extend_from_slice(&[4, 0x02 | credentials]);
+    body.extend_from_slice(&greeting.keepalive_s.to_be_bytes());
     put_text(&mut body, client_id);
+    if let Some((name, password)) = &greeting.user {
+        put_text(&mut body, name);
+        put_text(&mut body, password);
+    }
     packet(0x10, &body)
 }
 
@@ -198,7 +212,8 @@ pub(crate) fn packet_id(sequence: u64) -> u16 {
 }
 
 fn put_text(body: &mut Vec<u8>, text: &str) {
-    let length = u16::try_from(text.len()).expect("client ids and topics of ours are short");
+    let length =
+        u16::try_from(text.len()).expect("what we write is short, and the options are checked");
     body.extend_from_slice(&length.to_be_bytes());
     body.extend_from_slice(text.as_bytes());
 }
@@ -259,6 +274,17 @@ mod tests {
             })
             .unwrap();
         assert_eq!(count, 1);
+    }
+
+    #[test]
+    fn connect_names_a_user_only_if_there_is_one() {
+        let plain = Greeting { keepalive_s: 60, user: None };
+        let head = [0x10, 13, 0, 4, b'M', b'Q', b'T', b'T', 4, 0x02, 0, 60, 0, 1, b'c'];
+        assert_eq!(connect("c", &plain), head);
+        let named = Greeting { user: Some(("u".to_owned(), "p".to_owned())), ..plain };
+        let bytes = connect("c", &named);
+        assert_eq!((bytes[1], bytes[9]), (19, 0xc2));
+        assert_eq!(bytes[15..], [0, 1, b'u', 0, 1, b'p']);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::mqtt::{self, Decoder, Packet};
+use super::mqtt::{self, Decoder, Greeting, Packet};
 use super::rounds::Stop;
 use super::transport::{Connection, Event, Transport, What, now_ns};
 
@@ -71,7 +71,7 @@ pub(crate) struct Stage {
     /// Fleet and client of each connection; `None` once its fleet was taken down.
     owners: Vec<Option<(usize, usize)>>,
     qos: u8,
-    keepalive_s: u16,
+    greeting: Greeting,
     stop: Stop,
     /// QoS 1 deliveries to acknowledge.
     replies: Vec<(Connection, u16)>,
@@ -83,7 +83,7 @@ impl Stage {
     pub(crate) fn new(
         transport: Box<dyn Transport>,
         qos: u8,
-        keepalive_s: u16,
+        greeting: Greeting,
         stop: Stop,
     ) -> Stage {
         Stage {
@@ -91,7 +91,7 @@ impl Stage {
             fleets: Vec::new(),
             owners: Vec::new(),
             qos,
-            keepalive_s,
+            greeting,
             stop,
             replies: Vec::new(),
             pongs: 0,
@@ -167,14 +167,13 @@ impl Stage {
         let mut talk = Vec::new();
         let (fleets, owners) = (&mut self.fleets, &self.owners);
         let (replies, pongs) = (&mut self.replies, &mut self.pongs);
-        let (qos, keepalive_s) = (self.qos, self.keepalive_s);
+        let (qos, greeting) = (self.qos, &self.greeting);
         self.transport.poll(wait, &mut |event| {
             let Some((fleet, client)) = owners[event.connection.index()] else { return };
             if result.is_err() {
                 return;
             }
-            let mut turn =
-                Turn { fleet, client, qos, keepalive_s, replies, pongs, talk: &mut talk };
+            let mut turn = Turn { fleet, client, qos, greeting, replies, pongs, talk: &mut talk };
             let handled = turn.handle(&mut fleets[fleet].clients[client], event, sink);
             result = handled.with_context(|| format!("{}, client {client}", fleets[fleet].name));
         })?;
@@ -191,7 +190,7 @@ impl Stage {
     /// Sends the PINGREQs that are due, so that no server takes an idle fleet for dead, and waits for the answers.
     pub(crate) fn keep_alive(&mut self) -> Result<()> {
         let now = now_ns();
-        let every = u64::from(self.keepalive_s) * 500_000_000;
+        let every = u64::from(self.greeting.keepalive_s) * 500_000_000;
         self.pongs = 0;
         let mut sent = 0;
         for fleet in &mut self.fleets {
@@ -242,7 +241,7 @@ struct Turn<'a> {
     fleet: usize,
     client: usize,
     qos: u8,
-    keepalive_s: u16,
+    greeting: &'a Greeting,
     replies: &'a mut Vec<(Connection, u16)>,
     pongs: &'a mut usize,
     talk: &'a mut Vec<(Connection, Vec<u8>)>,
@@ -259,7 +258,7 @@ impl Turn<'_> {
             What::Connected => {
                 client.state = State::AwaitingConnack;
                 let id = format!("bench-{}-{}", std::process::id(), client.connection.0);
-                self.talk.push((client.connection, mqtt::connect(&id, self.keepalive_s)));
+                self.talk.push((client.connection, mqtt::connect(&id, self.greeting)));
                 Ok(())
             }
             What::Closed(_) if client.state == State::Closing => {
