@@ -17,9 +17,10 @@
 //! [`Core::next_deadline`] says when to call [`Core::handle_timeout`]. One [`Core`] serves one broker. No I/O, no
 //! clock, no randomness, no threads; every bound is in [`Limits`].
 //!
-//! Where to read: `decision` is the rule who distributes; `session` and `trie` know who subscribed; `ping` orders what
-//! goes through the broker against what does not; `core` ties them together.
+//! Where to read: `decision` is the rule who distributes; `session` and `trie` know who subscribed; `ping` and `arrivals` order
+//! what goes through the broker against what does not; `core` ties them together.
 
+mod arrivals;
 mod config;
 mod connection;
 mod core;

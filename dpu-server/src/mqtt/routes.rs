@@ -9,6 +9,7 @@
 //! forgotten. A topic that is published again and again costs one hash lookup.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::ConnId;
 use super::decision::Reason;
@@ -19,7 +20,7 @@ use super::trie::SubscriptionId;
 const TARGETS_MAX: usize = 4_000_000;
 
 /// One subscriber of a topic.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Target {
     pub(crate) conn: ConnId,
     pub(crate) is_v5: bool,
@@ -30,6 +31,8 @@ pub(crate) struct Target {
 pub(crate) struct Route {
     /// State of the sessions this was found in.
     generation: u64,
+    /// State of the sessions in which the targets last became others.
+    changed_at: u64,
     obstacle: Option<Reason>,
     /// Empty if there is an obstacle.
     targets: Vec<Target>,
@@ -42,6 +45,11 @@ impl Route {
     /// Why the card must not take it, if so.
     pub(crate) fn obstacle(&self) -> Option<Reason> {
         self.obstacle
+    }
+
+    /// A number that is another one whenever the targets are others.
+    pub(crate) fn changed_at(&self) -> u64 {
+        self.changed_at
     }
 
     pub(crate) fn targets(&self) -> &[Target] {
@@ -117,6 +125,7 @@ impl Routes {
         sessions.find_matches(topic, &mut self.matches);
         let route = &mut self.routes[index];
         self.targets -= route.targets.len();
+        let before = fingerprint(&route.targets);
         route.targets.clear();
         route.backlogged.clear();
         route.generation = sessions.generation();
@@ -130,8 +139,18 @@ impl Routes {
         if route.obstacle.is_some() {
             route.targets = Vec::new();
         }
+        if fingerprint(&route.targets) != before {
+            route.changed_at = route.generation;
+        }
         self.targets += route.targets.len();
     }
+}
+
+/// The same for the same targets in the same order.
+fn fingerprint(targets: &[Target]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    targets.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Adds one matching subscription to a route; what stands against it, if something does.

@@ -5,10 +5,12 @@
 use std::time::Instant;
 
 use super::super::ConnId;
+use super::super::arrivals::Arrivals;
 use super::super::connection::{Phase, RequestKind};
 use super::super::framer::{Handling, Piece};
 use super::super::packet::{
-    AUTH_SUCCESS, Acknowledgement, Auth, Connack, FixedHeader, Malformed, PacketType, Version,
+    AUTH_SUCCESS, Acknowledgement, Auth, Connack, FixedHeader, Malformed, PacketType, Publish,
+    Version,
 };
 use super::super::ping::Answer;
 use super::Core;
@@ -70,6 +72,7 @@ impl Core {
             (Phase::AwaitConnack, _) => refusal,
             (_, PacketType::Pingresp) if header.remaining_bytes == 0 => Handling::Whole,
             (_, PacketType::Suback | PacketType::Unsuback) => self.whole_if_small(header),
+            (_, PacketType::Publish) if self.is_evidence(header) => self.whole_or_stream(header),
             (
                 _,
                 PacketType::Publish
@@ -80,6 +83,11 @@ impl Core {
             ) => Handling::Stream,
             _ => refusal,
         }
+    }
+
+    /// Whether a PUBLISH of the broker's may be a copy that is waited for.
+    fn is_evidence(&self, header: &FixedHeader) -> bool {
+        header.qos() == 0 && self.arrivals.as_ref().is_some_and(Arrivals::is_watching)
     }
 
     /// Passes a whole packet on and handles it. On error nothing was passed on.
@@ -118,6 +126,15 @@ impl Core {
             PacketType::Unsuback => {
                 let unsuback = Acknowledgement::parse(version, body)?;
                 self.acknowledge(conn, RequestKind::Unsubscribe, &unsuback)?;
+            }
+            PacketType::Publish => {
+                self.counters.deliveries_broker += 1;
+                // What cannot be read proves nothing, and is the client's to judge.
+                if let (Some(arrivals), Ok(copy)) =
+                    (&mut self.arrivals, Publish::parse(version, body))
+                {
+                    arrivals.see(conn, copy.topic, copy.payload);
+                }
             }
             PacketType::Auth if Auth::parse(body).reason_code == AUTH_SUCCESS => {
                 connection.is_reauthenticating = false;

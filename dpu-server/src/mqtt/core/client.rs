@@ -6,15 +6,15 @@
 //! ```
 //!
 //! The framer (`mqtt::framer`) asks once a packet, when it knows the fixed header. A whole PUBLISH goes on to `distribute`;
-//! one that streams is the broker's, and makes its publisher *slow*: until a barrier is back, its next ones go there too, or
-//! they would overtake it.
+//! one that streams is the broker's, and makes its publisher *slow*: until a barrier is back, or its copies have arrived, its
+//! next ones go there too, or they would overtake it.
 
 use std::time::Instant;
 
 use super::super::ConnId;
 use super::super::config::Trust;
 use super::super::connection::{EarlyRequest, Phase, RequestKind};
-use super::super::decision::rule_out;
+use super::super::decision::{Reason, rule_out};
 use super::super::framer::{Handling, Piece};
 use super::super::packet::{
     Connect, Disconnect, Expiry, FixedHeader, GrantedOptions, Malformed, PacketType, Subscribe,
@@ -81,6 +81,10 @@ impl Core {
             (Phase::Refused | Phase::Left, _) => Handling::Stream,
             (_, PacketType::Publish) => {
                 match rule_out(&self.facts(connection), header, &self.config.limits) {
+                    // Its copies will have to be recognised.
+                    Some(Reason::Retained) if self.arrivals.is_some() => {
+                        self.whole_or_stream(header)
+                    }
                     Some(_) => Handling::Stream,
                     None => Handling::Whole,
                 }
@@ -106,6 +110,13 @@ impl Core {
         }
     }
 
+    pub(super) fn whole_or_stream(&self, header: &FixedHeader) -> Handling {
+        match header.packet_bytes() <= self.config.limits.inspect_bytes_max {
+            true => Handling::Whole,
+            false => Handling::Stream,
+        }
+    }
+
     /// A packet that is not held starts.
     fn client_streams(&mut self, conn: ConnId, header: &FixedHeader) {
         self.ping_if_due(conn);
@@ -115,6 +126,11 @@ impl Core {
             _ => None,
         };
         let Some(connection) = self.connections.get_mut(conn) else { return };
+        if matches!(header.packet_type, PacketType::Publish | PacketType::Pubrel)
+            && let Some(arrivals) = &mut self.arrivals
+        {
+            arrivals.unsettle(conn);
+        }
         match header.packet_type {
             PacketType::Publish => {
                 connection.slow_publisher.raise();

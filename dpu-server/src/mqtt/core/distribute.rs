@@ -11,13 +11,18 @@
 //! Cost of a card delivery: a reference count, a queue entry, a place on the list of dirty connections. Allocations: two
 //! a variant and PUBLISH, none a subscriber once the queues have their size.
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use super::super::ConnId;
-use super::super::connection::Connection;
+use super::super::config::Limits;
+use super::super::connection::{Connection, Connections};
+use super::super::counters::Counters;
 use super::super::decision::{Decision, Reason, decide};
 use super::super::packet::{FixedHeader, Malformed, Publish, Variant};
 use super::super::ping::Barrier;
+use super::super::routes::Route;
+use super::super::topic;
 use super::{Core, list};
 
 impl Core {
@@ -32,43 +37,60 @@ impl Core {
         let Some(publisher) = self.connections.get(conn) else { return Ok(()) };
         let publish = Publish::parse(publisher.version, &bytes[header.header_bytes..])?;
         let facts = self.facts(publisher);
-        let Self { config, sessions, routes, connections, dirty, counters, .. } = self;
+        let Self { config, sessions, routes, connections, dirty, counters, arrivals, .. } = self;
         let limits = &config.limits;
-        let reason = match decide(&facts, header, &publish, limits, sessions, routes) {
-            Decision::Broker(reason) => reason,
+        let mut reason = match decide(&facts, header, &publish, limits, sessions, routes) {
+            Decision::Broker(reason) => Some(reason),
             Decision::Card(route) => {
-                let (mut v3, mut v5) = (None, None);
-                for target in route.targets() {
-                    let packet = if target.is_v5 {
-                        v5.get_or_insert_with(|| publish.encode(Variant::V5))
-                    } else {
-                        v3.get_or_insert_with(|| publish.encode(Variant::V3))
-                    };
-                    let Some(connection) = connections.get_mut(target.conn) else { continue };
-                    match connection.outbox.push_card(packet, limits) {
-                        Ok(()) => {
-                            counters.deliveries_card += 1;
-                            list(connection, target.conn, dirty);
-                        }
-                        Err(drop) => counters.outbox_dropped[drop as usize] += 1,
-                    }
-                }
-                counters.publishes_card += 1;
-                self.note_eaten(conn, now);
-                return Ok(());
+                fan_out(route, &publish, limits, connections, dirty, counters);
+                None
             }
         };
+        if reason == Some(Reason::BarrierOut)
+            && let Some(arrivals) = arrivals
+        {
+            let route = routes.find(publish.topic, sessions);
+            if arrivals.is_settled(conn, publish.topic, route) {
+                fan_out(route, &publish, limits, connections, dirty, counters);
+                reason = None;
+            }
+        }
+        match reason {
+            Some(reason) => self.pass(conn, &publish, bytes, reason),
+            None => self.note_eaten(conn, now),
+        }
+        Ok(())
+    }
+
+    /// Passes a PUBLISH to the broker, for this reason.
+    fn pass(&mut self, conn: ConnId, publish: &Publish<'_>, bytes: &[u8], reason: Reason) {
         self.counters.publishes_broker[reason as usize] += 1;
         self.forward_to_broker(conn, bytes, false);
         if let Some(publisher) = self.connections.get_mut(conn) {
             publisher.slow_publisher.raise();
         }
+        if let Some(arrivals) = &mut self.arrivals {
+            let is_routable = match reason {
+                Reason::Retained => {
+                    topic::levels(publish.topic) <= self.config.limits.topic_levels_max
+                }
+                // Its route was looked for already.
+                reason => reason >= Reason::SubscribePending,
+            };
+            if is_routable {
+                let route = self.routes.find(publish.topic, &mut self.sessions);
+                arrivals.note(conn, publish.topic, publish.payload, route);
+            } else {
+                arrivals.unsettle(conn);
+            }
+        }
         match reason {
-            Reason::BarrierOut => self.ask_about(conn, |publisher| &mut publisher.slow_publisher),
+            Reason::BarrierOut if self.arrivals.is_none() => {
+                self.ask_about(conn, |publisher| &mut publisher.slow_publisher);
+            }
             Reason::SubscriberBacklogged => self.ask_about_backlog(publish.topic),
             _ => {}
         }
-        Ok(())
     }
 
     /// Asks every backlogged subscriber's connection whether the broker has caught up.
@@ -89,4 +111,33 @@ impl Core {
             barrier(connection).note_ping(seq);
         }
     }
+}
+
+/// Queues a PUBLISH for every subscriber.
+#[inline]
+fn fan_out(
+    route: &Route,
+    publish: &Publish<'_>,
+    limits: &Limits,
+    connections: &mut Connections,
+    dirty: &mut VecDeque<ConnId>,
+    counters: &mut Counters,
+) {
+    let (mut v3, mut v5) = (None, None);
+    for target in route.targets() {
+        let packet = if target.is_v5 {
+            v5.get_or_insert_with(|| publish.encode(Variant::V5))
+        } else {
+            v3.get_or_insert_with(|| publish.encode(Variant::V3))
+        };
+        let Some(connection) = connections.get_mut(target.conn) else { continue };
+        match connection.outbox.push_card(packet, limits) {
+            Ok(()) => {
+                counters.deliveries_card += 1;
+                list(connection, target.conn, dirty);
+            }
+            Err(drop) => counters.outbox_dropped[drop as usize] += 1,
+        }
+    }
+    counters.publishes_card += 1;
 }

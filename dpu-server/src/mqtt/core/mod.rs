@@ -14,6 +14,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::time::Instant;
 
 use super::ConnId;
+use super::arrivals::Arrivals;
 use super::config::{CoreConfig, Trust};
 use super::connection::{Connection, Connections, Phase};
 use super::counters::{Counters, DropReason};
@@ -40,6 +41,8 @@ pub struct Core {
     /// At most one live entry a connection; entries that no longer hold are skipped.
     timers: BinaryHeap<Reverse<(Instant, ConnId)>>,
     counters: Counters,
+    /// For a broker whose answer to a PINGREQ does not prove that it has delivered what came before.
+    arrivals: Option<Arrivals>,
 }
 
 /// Why everything goes to the broker, if it does, and how much there is.
@@ -67,7 +70,14 @@ impl Core {
             dirty: VecDeque::new(),
             timers: BinaryHeap::new(),
             counters: Counters::default(),
+            arrivals: None,
         }
+    }
+
+    /// The broker may answer a PINGREQ before it has delivered what came before: from here on only the copies themselves
+    /// prove that they were.
+    pub fn expect_late_deliveries(&mut self) {
+        self.arrivals.get_or_insert_default();
     }
 
     /// A client connected. A number that is still in use is closed first.
@@ -111,6 +121,9 @@ impl Core {
         }
         self.detach(conn, now);
         self.connections.remove(conn);
+        if let Some(arrivals) = &mut self.arrivals {
+            arrivals.forget(conn);
+        }
         self.counters.connections -= 1;
         self.note_gauges();
     }

@@ -1,7 +1,8 @@
 //! What the card asks of the broker: PINGREQs that prove what has been processed, and that a client is alive.
 //!
-//! mosquitto and its like read one packet after the other and write in the order of what they did. So the answer to a
-//! PINGREQ proves that everything before it on this connection has been acted upon, and written as far as it could be.
+//! mosquitto reads one packet after the other and writes in the order of what it did. So the answer to a PINGREQ proves that
+//! everything before it on this connection has been acted upon, and written as far as it could be. Other brokers answer
+//! earlier: there `arrivals` proves what became of a PUBLISH.
 //! A PINGREQ is only added between packets, and never for a silent client, which must still time out [MQTT-3.1.2-24].
 
 use std::cmp::Reverse;

@@ -1,5 +1,6 @@
 //! The core as a specification: what the card takes, what it leaves to the broker, and that nobody can tell.
 
+mod arrivals;
 mod barriers;
 mod decisions;
 mod packets;

@@ -69,6 +69,10 @@ pub(super) fn publish(topic: &str, payload: &str) -> Vec<u8> {
     packet(0x30, &[string(topic), payload.into()].concat())
 }
 
+pub(super) fn publish_retained(topic: &str, payload: &str) -> Vec<u8> {
+    packet(0x31, &[string(topic), payload.into()].concat())
+}
+
 pub(super) fn publish_v5(topic: &str, properties: &[u8], payload: &str) -> Vec<u8> {
     let mut body = string(topic);
     body.push(properties.len() as u8);
