@@ -6,7 +6,7 @@ DESTDIR ?=
 RELEASE := target/release
 SECONDS_PER_TARGET ?= 60
 
-.PHONY: help build demo test soak check bench schema loom fuzz sanitize deps install clean
+.PHONY: help build demo test soak check bench brokers schema loom fuzz sanitize deps install clean
 
 help: ## Lists these targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ check: ## Formatting, lints, docs, dependency audit, generated code current.
 
 bench: deps build ## The benchmarks: fan-out over raw frames and over the kernel, echo through the broker, the cores.
 	scripts/bench.sh
+
+brokers: deps build ## Other brokers, redis and nginx on us: installs them, checks and measures each, prints tables.
+	scripts/brokers.sh
 
 schema: ## Generates the committed Cap'n Proto code again.
 	$(CARGO) run -q -p mqttshim-schema --example generate

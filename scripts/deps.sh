@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.." || exit 1
 declare -A package_of=(
   [mosquitto]=mosquitto [mosquitto_pub]=mosquitto-clients [gdb]=gdb [strace]=strace [ip]=iproute2
   [capnp]=capnproto [cc]=gcc [python3]=python3 [curl]=curl [node]=nodejs [npm]=npm
+  [redis-server]=redis-server [nginx]=nginx-light
 )
 missing=()
 for program in "${!package_of[@]}"; do
@@ -42,5 +43,19 @@ if command -v npm >/dev/null && [ ! -e .cache/node/.ready ]; then
   echo '{"private":true}' >.cache/node/package.json
   if npm install --prefix .cache/node --silent --no-audit --no-fund 'mqtt@5.14.1'; then touch .cache/node/.ready
   else echo "deps: could not install mqtt.js; its tests will be skipped" >&2; fi
+fi
+# Brokers beside mosquitto. `make brokers` installs more.
+if command -v npm >/dev/null && [ ! -e .cache/brokers/aedes/.ready ]; then
+  mkdir -p .cache/brokers/aedes
+  echo '{"private":true}' >.cache/brokers/aedes/package.json
+  if npm install --prefix .cache/brokers/aedes --silent --no-audit --no-fund 'aedes@1.2.0'; then touch .cache/brokers/aedes/.ready
+  else echo "deps: could not install aedes; its tests will be skipped" >&2; fi
+fi
+if command -v python3 >/dev/null && [ ! -e .cache/brokers/amqtt/.ready ]; then
+  python3 -m venv .cache/brokers/amqtt >/dev/null 2>&1 || python3 -m venv --without-pip .cache/brokers/amqtt >/dev/null 2>&1
+  pip=".cache/brokers/amqtt/bin/python -m pip"
+  $pip --version >/dev/null 2>&1 || pip="python3 -m pip --python .cache/brokers/amqtt/bin/python"
+  if $pip install -q --disable-pip-version-check 'amqtt==0.12.1'; then touch .cache/brokers/amqtt/.ready
+  else echo "deps: could not install amqtt; its tests will be skipped" >&2; fi
 fi
 exit 0
