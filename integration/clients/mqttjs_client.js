@@ -1,6 +1,8 @@
 // mqtt.js as a client of the broker at PORT: one line of JSON a feature.
 //
 // usage: NODE_PATH=…/node_modules node mqttjs_client.js PORT 3|4|5
+//
+// Credentials, where a broker wants some: MQTT_USER and MQTT_PASSWORD.
 'use strict'
 
 const assert = require('assert')
@@ -26,6 +28,7 @@ class Guest {
     const guest = new Guest()
     const options = {
       clientId: `${PREFIX}-${name}`, clean: !persistent, protocolVersion: VERSION, reconnectPeriod: 0, will,
+      username: process.env.MQTT_USER, password: process.env.MQTT_PASSWORD,
     }
     if (VERSION === 3) options.protocolId = 'MQIsdp'
     if (VERSION === 5 && persistent) options.properties = { sessionExpiryInterval: 3600 }

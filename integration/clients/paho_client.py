@@ -1,6 +1,8 @@
 """paho-mqtt as a client of the broker at PORT: one line of JSON a feature.
 
 usage: python paho_client.py PORT 3|4|5
+
+Credentials, where a broker wants some: MQTT_USER and MQTT_PASSWORD.
 """
 
 import hashlib
@@ -37,6 +39,8 @@ class Guest:
         connected = threading.Event()
         self.client.on_connect = lambda client, data, flags, code, properties: (
             setattr(self, "flags", flags), setattr(self, "code", code), connected.set())
+        if "MQTT_USER" in os.environ:
+            self.client.username_pw_set(os.environ["MQTT_USER"], os.environ.get("MQTT_PASSWORD"))
         if will:
             self.client.will_set(*will)
         arguments = {}
