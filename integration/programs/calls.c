@@ -10,15 +10,20 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -29,6 +34,16 @@
 static void *volatile nowhere = (void *)8;
 static volatile int minus_one = -1;
 static struct iovec parts_too_many[5000];
+
+/* What the compiler makes of calls whose buffers or flags it has looked at. */
+ssize_t __read_chk(int, void *, size_t, size_t);
+ssize_t __recv_chk(int, void *, size_t, size_t, int);
+ssize_t __recvfrom_chk(int, void *, size_t, size_t, int, struct sockaddr *, socklen_t *);
+int __open_2(const char *, int);
+int __open64_2(const char *, int);
+int __openat_2(int, const char *, int);
+int __openat64_2(int, const char *, int);
+int __dprintf_chk(int, int, const char *, ...);
 
 static struct sockaddr_in address;
 static const socklen_t length = sizeof address;
@@ -258,7 +273,7 @@ static void copy_files(int server, int guest)
 	char bytes[32];
 	int pipes[2];
 	off_t at = 2;
-	int file = (int)syscall(SYS_memfd_create, "copied", 0);
+	int file = memfd_create("copied", 0);
 
 	write(file, "0123456789", 10);
 	sendfile(server, file, &at, 5);
@@ -281,7 +296,7 @@ static void command(int server)
 {
 	int value = 0;
 	struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = 1, .l_len = 2};
-	int file = (int)syscall(SYS_memfd_create, "locked", MFD_ALLOW_SEALING);
+	int file = memfd_create("locked", MFD_ALLOW_SEALING);
 
 	fcntl(server, F_GETFD);
 	fcntl(server, F_SETFD, FD_CLOEXEC);
@@ -319,7 +334,7 @@ static void command(int server)
 static void watch(int server)
 {
 	struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET, .data.u64 = 0x100000007};
-	int set = (int)syscall(SYS_epoll_create1, EPOLL_CLOEXEC);
+	int set = epoll_create1(EPOLL_CLOEXEC);
 
 	epoll_ctl(set, EPOLL_CTL_ADD, server, &event);
 	epoll_ctl(set, EPOLL_CTL_ADD, server, &event);
@@ -350,6 +365,95 @@ static void copy_descriptors(int server)
 	close_range(80, 70, 0);
 	close_range(500, 501, CLOSE_RANGE_CLOEXEC);
 	close_range(500, 501, 0x40);
+}
+
+static void open_files(const char *folder)
+{
+	char path[200], name[200], nowhere_at_all[200];
+	int pair[2];
+	sigset_t mask;
+
+	snprintf(path, sizeof path, "%s/a file whose name is longer than a string is shown\001", folder);
+	snprintf(nowhere_at_all, sizeof nowhere_at_all, "%s/nowhere/at/all", folder);
+	close(open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0640));
+	close(open64(path, O_WRONLY | O_TRUNC | O_APPEND | O_NONBLOCK));
+	close(open(folder, O_RDWR | O_TMPFILE, 0600));
+	close(openat(AT_FDCWD, folder, O_RDONLY | O_DIRECTORY | O_PATH));
+	close(openat64(AT_FDCWD, path, O_SYNC | O_NOFOLLOW));
+	close(__open_2(path, O_RDONLY));
+	close(__open64_2(path, O_RDONLY));
+	close(__openat_2(AT_FDCWD, path, O_RDONLY));
+	close(__openat64_2(AT_FDCWD, path, O_RDONLY));
+	close(creat(path, 0600));
+	close(creat64(path, 0));
+	openat(99, "x", O_RDONLY);
+	open(nowhere_at_all, O_RDONLY);
+	open(nowhere, O_RDONLY);
+	creat(nowhere_at_all, 0600);
+	snprintf(name, sizeof name, "%s/temporaryXXXXXX", folder);
+	close(mkstemp(name));
+	snprintf(name, sizeof name, "%s/temporaryXXXXXX", folder);
+	close(mkstemp64(name));
+	snprintf(name, sizeof name, "%s/temporaryXXXXXX", folder);
+	close(mkostemp(name, O_CLOEXEC));
+	snprintf(name, sizeof name, "%s/temporaryXXXXXX", folder);
+	close(mkostemp64(name, O_APPEND));
+	close(eventfd(3, EFD_CLOEXEC | EFD_SEMAPHORE));
+	eventfd(0, 0x40);
+	close(epoll_create(5));
+	epoll_create(0);
+	epoll_create1(1);
+	close(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK));
+	timerfd_create(77, 0);
+	close(inotify_init());
+	close(inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
+	inotify_init1(0x40);
+	memfd_create("n", 0x404);
+	sigemptyset(&mask);
+	sigaddset(&mask, SIGINT);
+	sigaddset(&mask, 40);
+	close(signalfd(-1, &mask, SFD_CLOEXEC));
+	sigfillset(&mask);
+	signalfd(-1, &mask, 0x40);
+	pipe(pair);
+	write(pair[1], "pipe", 4);
+	splice(pair[0], NULL, pair[1], NULL, 1, SPLICE_F_NONBLOCK);
+	closefrom(pair[1]);
+	close(pair[0]);
+	pipe2(pair, O_NONBLOCK | O_CLOEXEC);
+	pipe2(nowhere, 0);
+	closefrom(pair[0]);
+}
+
+/* Without buffers: what stdio does when it likes is not compared. */
+static void use_streams(int server, int guest, const char *folder)
+{
+	char path[200], bytes[8];
+	struct iovec part = {bytes, 1};
+	off64_t at = 0;
+	snprintf(path, sizeof path, "%s/stream", folder);
+	FILE *stream = fopen(path, "w+ex");
+	fclose(stream);
+	stream = fopen64(path, "a");
+	fclose(stream);
+	fopen(path, "wx");
+	stream = fdopen(open(path, O_RDWR), "r");
+	fclose(stream);
+	int file = open(path, O_RDWR);
+	dprintf(file, "%d and %s", 1, "two");
+	__dprintf_chk(file, 1, "!");
+	sendfile64(server, file, &at, 3);
+	close(file);
+	recv(guest, bytes, 3, MSG_WAITALL);
+	write(guest, "abcde", 5);
+	__read_chk(server, bytes, 1, sizeof bytes);
+	__recv_chk(server, bytes, 1, sizeof bytes, MSG_WAITALL);
+	__recvfrom_chk(server, bytes, 1, sizeof bytes, 0, NULL, NULL);
+	preadv64v2(server, &part, 1, -1, 0);
+	pwritev64v2(server, &part, 1, -1, 0);
+	syscall(SYS_read, server, bytes, 1);
+	fcntl64(server, F_GETFL);
+	recv(guest, bytes, 1, MSG_WAITALL);
 }
 
 static int shared_listener;
@@ -394,7 +498,7 @@ static void use_child(int listening)
 	waitpid(child, NULL, 0);
 }
 
-static void accept_and_end(int listening)
+static void accept_and_end(int listening, const char *folder)
 {
 	struct sockaddr_in peer;
 	socklen_t room = sizeof peer;
@@ -413,6 +517,7 @@ static void accept_and_end(int listening)
 	read_and_write(server, guest);
 	exchange_messages(server, guest);
 	copy_files(server, guest);
+	use_streams(server, guest, folder);
 	command(server);
 	watch(server);
 	copy_descriptors(server);
@@ -432,10 +537,11 @@ int main(int argc, char **argv)
 		return 2;
 	close(-100);
 	make_sockets();
+	open_files(argv[2]);
 	int listening = listen_there(atoi(argv[1]));
 	use_names_of_others(argv[2]);
 	pass_descriptors();
-	accept_and_end(listening);
+	accept_and_end(listening, argv[2]);
 	use_threads(listening);
 	use_child(listening);
 	close(listening);

@@ -26,7 +26,8 @@ impl Trace {
     pub fn parse(text: &str) -> Trace {
         let mut trace = Trace::default();
         let mut places: BTreeMap<&str, usize> = BTreeMap::new();
-        let mut begun: BTreeMap<&str, String> = BTreeMap::new();
+        // A signal handler may begin another call before a thread has ended one.
+        let mut begun: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         let from =
             text.find("close(-100)").map_or(0, |at| text[..at].rfind('\n').map_or(0, |at| at + 1));
         for line in text[from..].lines() {
@@ -36,12 +37,14 @@ impl Trace {
             let (time, call) = rest.trim_start().split_once(' ').expect("a time");
             assert!(is_time(time), "no time: {line}");
             if let Some(start) = call.strip_suffix(" <unfinished ...>") {
-                begun.insert(thread, start.to_owned());
+                begun.entry(thread).or_default().push(start);
                 continue;
             }
             let call = match call.split_once(" resumed>") {
                 Some((_, end)) if call.starts_with("<... ") => {
-                    begun.remove(thread).unwrap_or_default() + end
+                    let start =
+                        begun.entry(thread).or_default().pop().expect("what is resumed began");
+                    start.to_owned() + end
                 }
                 _ => call.to_owned(),
             };
@@ -79,24 +82,24 @@ fn masked(line: &str) -> String {
     };
     let line = line.rsplit_once(" <").map_or(line, |(call, _)| call);
     let (call, result) = line.rsplit_once(" = ").unwrap_or((line, ""));
-    let mut text = mask_numbers(call.trim_end(), "0x", 6, true);
-    text = mask_numbers(&text, "htons(", 4, false);
+    let mut text = mask(call.trim_end(), "0x", 6, |c| c.is_ascii_hexdigit());
+    text = mask(&text, "htons(", 4, |c| c.is_ascii_digit());
+    // As mkstemp(3) completes a template.
+    text = mask(&text, "/temporary", 6, |c| c.is_ascii_alphanumeric());
     if let Some((value, _)) = result.split_once("left {") {
         return format!("{text} = {value}left TIME");
     }
     format!("{text} = {result}")
 }
 
-/// Masks numbers of at least `digits_min` digits after `prefix`.
-fn mask_numbers(text: &str, prefix: &str, digits_min: usize, is_hex: bool) -> String {
+/// Masks what follows `prefix`, if it is at least `length_min` of these characters.
+fn mask(text: &str, prefix: &str, length_min: usize, is_masked: fn(char) -> bool) -> String {
     let mut parts = text.split(prefix);
     let mut masked = parts.next().unwrap_or("").to_owned();
     for part in parts {
-        let is_digit = |c: char| if is_hex { c.is_ascii_hexdigit() } else { c.is_ascii_digit() };
-        let end = part.find(|c| !is_digit(c)).unwrap_or(part.len());
-        let shown = if end >= digits_min { "MASKED" } else { &part[..end] };
+        let end = part.find(|c| !is_masked(c)).unwrap_or(part.len());
         masked.push_str(prefix);
-        masked.push_str(shown);
+        masked.push_str(if end >= length_min { "MASKED" } else { &part[..end] });
         masked.push_str(&part[end..]);
     }
     masked

@@ -10,9 +10,11 @@ use mqttshim_integration::trace::{self, Trace};
 use mqttshim_integration::{Card, Folder, Process, broker, compiler, needs, ports};
 
 /// The system calls the program makes on purpose.
-const CALLS: &str = "accept,accept4,bind,close,close_range,connect,dup,dup2,dup3,epoll_ctl,fcntl,\
-    getpeername,getsockname,getsockopt,ioctl,listen,preadv2,pwritev2,read,readv,recvfrom,recvmmsg,\
-    recvmsg,sendfile,sendmmsg,sendmsg,sendto,setsockopt,shutdown,socket,socketpair,splice,write,writev";
+const CALLS: &str = "accept,accept4,bind,close,close_range,connect,creat,dup,dup2,dup3,epoll_create,\
+    epoll_create1,epoll_ctl,eventfd2,fcntl,getpeername,getsockname,getsockopt,inotify_init,\
+    inotify_init1,ioctl,listen,memfd_create,openat,pipe2,preadv2,pwritev2,read,readv,recvfrom,\
+    recvmmsg,recvmsg,sendfile,sendmmsg,sendmsg,sendto,setsockopt,shutdown,signalfd4,socket,\
+    socketpair,splice,timerfd_create,write,writev";
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// The program, its port and its folder.
@@ -128,7 +130,7 @@ fn assert_answers(ours: &Trace) {
         ("getsockname(3, ", 0, "ring"),
         ("accept4(3, ", 2, "ring"),
         ("connect(4, {sa_family=AF_INET,", 0, "kernel: port not in rules"),
-        ("write(4, ", 0, "kernel: connection of the kernel"),
+        ("write(4, \"\\0\\1MQTT", 0, "kernel: connection of the kernel"),
         ("read(5, ", 0, "ring"),
         ("recvfrom(5, ", 1, "ring"),
         ("writev(5, ", 0, "ring"),
@@ -147,4 +149,134 @@ fn assert_answers(ours: &Trace) {
         let said = if is_rpc { "rpc" } else { suffix };
         assert_eq!(said, expected, "{line}");
     }
+}
+
+/// Calls and errors of a call, by a table of `strace -c`.
+#[track_caller]
+fn counted<'a>(table: &'a str, call: &str) -> Vec<&'a str> {
+    let row = table.lines().find(|line| line.ends_with(&format!(" {call}")));
+    let row = row.unwrap_or_else(|| panic!("no {call} in\n{table}"));
+    row.split_whitespace().skip(3).collect()
+}
+
+#[test]
+fn the_summary_is_the_table_strace_makes() {
+    needs!("cc", "strace");
+    let folder = Folder::new();
+    let calls = Calls::new(&folder);
+    let native = calls.under_strace(&["-c", "-w"]);
+    let card = Card::start(&folder);
+    let file = folder.join("trace.out");
+    calls.preloaded(card.session(), &format!("{},summary", file.display()));
+    let ours = fs::read_to_string(&file).expect("the trace");
+    let first = ours.lines().next().expect("a table");
+    assert!(first.starts_with("System call usage summary of process "), "{ours}");
+    let heads = |table: &str, skipped| -> Vec<String> {
+        table.lines().skip(skipped).take(2).map(str::to_owned).collect()
+    };
+    assert_eq!(heads(&ours, 1), heads(&native, 0));
+    // What the child does is not in its parent's table, and the child ends without one.
+    for call in ["bind", "listen", "splice", "setsockopt", "sendmmsg", "getpeername", "epoll_ctl"] {
+        assert_eq!(counted(&ours, call), counted(&native, call));
+    }
+    // Columns end where strace's end.
+    let row = ours.lines().find(|line| line.ends_with(" listen")).expect("a row");
+    let ends = |text: &str| text.rfind(' ');
+    let native_row = native.lines().find(|line| line.ends_with(" listen")).expect("a row");
+    assert_eq!(ends(row), ends(native_row));
+    assert!(
+        ours.lines()
+            .last()
+            .is_some_and(|line| line.starts_with("100.00 ") && line.ends_with(" total"))
+    );
+}
+
+/// Runs a small program preloaded, without a card.
+#[track_caller]
+fn survive(folder: &Folder, value: &str, arguments: &[&str]) -> String {
+    let program = compiler::compile("programs/survive.c", folder.path(), &[]);
+    let mut command = Command::new(program);
+    clear_environment(&mut command);
+    broker::preload(&mut command, &folder.join("no.sock"), ports::free());
+    command.env("MQTTSHIM_TRACE", value).args(arguments);
+    let mut process = Process::start("survive", folder.path(), &mut command);
+    let status = process.await_end_within(PATIENCE);
+    assert!(status.success(), "{status}\n{}", process.log());
+    process.log()
+}
+
+#[test]
+fn threads_forks_and_signals_lose_no_line_and_mix_none() {
+    needs!("cc");
+    let folder = Folder::new();
+    let file = folder.join("trace.out");
+    survive(&folder, &file.display().to_string(), &["storm"]);
+    let text = fs::read_to_string(&file).expect("the trace");
+    // Reading asserts the shape of each line's beginning.
+    let trace = Trace::parse(&text);
+    let lines = || trace.threads.iter().flatten();
+    let count = |start: &str| lines().filter(|line| line.starts_with(start)).count();
+    assert_eq!(count("close(-1000)"), 4 * 300);
+    assert_eq!(count("close(-2000)"), 10);
+    assert!(count("close(-7)") > 0);
+    for line in lines().filter(|line| line.starts_with("close(")) {
+        let words = line.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(") = -1 EBADF (Bad file descriptor) <0."), "{line}");
+        assert!(line.ends_with("> {kernel: not offloaded}"), "{line}");
+    }
+    assert!(!text.contains("lost"), "{text}");
+}
+
+#[test]
+fn a_trace_closed_behind_its_back_is_opened_again_and_harms_no_file() {
+    needs!("cc");
+    let folder = Folder::new();
+    let (file, precious) = (folder.join("trace.out"), folder.join("precious"));
+    let path = precious.display().to_string();
+    survive(&folder, &file.display().to_string(), &["closed", &path]);
+    let text = fs::read_to_string(&file).expect("the trace");
+    assert_eq!(text.matches("close(-2000)").count(), 3, "{text}");
+    assert_eq!(fs::read_to_string(precious).expect("the program's file"), "precious");
+}
+
+#[test]
+fn a_full_disk_and_a_closed_pipe_harm_nobody() {
+    needs!("cc");
+    let folder = Folder::new();
+    let said = survive(&folder, "/dev/full", &["storm"]);
+    assert!(!said.contains("warning"), "{said}");
+    let program = folder.join("survive");
+    let mut command = Command::new("sh");
+    clear_environment(&mut command);
+    broker::preload(&mut command, &folder.join("no.sock"), ports::free());
+    // Standard error is a pipe that nobody reads; the status is the program's.
+    let script =
+        format!("{{ {} storm 2>&1 >/dev/null; echo $? >status; }} | true", program.display());
+    command.env("MQTTSHIM_TRACE", "1").args(["-c", &script]).current_dir(folder.path());
+    Process::start("piped", folder.path(), &mut command).await_end_within(PATIENCE);
+    let status = fs::read_to_string(folder.join("status")).expect("the script wrote it");
+    assert_eq!(status.trim(), "0");
+}
+
+#[test]
+fn a_trace_that_cannot_be_written_is_one_warning() {
+    needs!("cc");
+    let folder = Folder::new();
+    let said = survive(&folder, "/nonexistent/trace", &["storm"]);
+    assert_eq!(said.matches("warning").count(), 1, "{said}");
+    let expected = "MQTTSHIM_TRACE=/nonexistent/trace: No such file or directory (os error 2); this program \
+        runs untraced: name a file it may write, or 1";
+    assert!(said.contains(expected), "{said}");
+}
+
+#[test]
+fn on_standard_error_a_process_is_named_once_there_are_several() {
+    needs!("cc");
+    let folder = Folder::new();
+    let said = survive(&folder, "1", &["closed", &folder.join("p").display().to_string()]);
+    assert!(!said.contains("[pid "), "{said}");
+    assert!(said.contains(" close(-2000) "), "{said}");
+    let said = survive(&folder, "1", &["storm"]);
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains("close(-1000)")).collect();
+    assert!(lines.len() > 1000 && lines.iter().all(|line| line.starts_with("[pid ")), "{said}");
 }

@@ -13,6 +13,7 @@ use super::writing::write;
 use crate::guard;
 use crate::real;
 use crate::table;
+use crate::trace;
 
 unsafe extern "C" {
     fn vasprintf(text: *mut *mut c_char, format: *const c_char, arguments: *mut c_void) -> c_int;
@@ -24,8 +25,9 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
+/// Whether our write is to do it: on the card's sockets, and wherever it is to be traced.
 fn is_ours(fd: c_int) -> bool {
-    table::get(fd).is_placeholder() && !guard::inside()
+    (table::get(fd).is_placeholder() || trace::is_on()) && !guard::inside()
 }
 
 /// Writes a text and frees it. Less than all of it is a failure.

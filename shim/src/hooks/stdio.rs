@@ -14,10 +14,16 @@ use crate::guard;
 use crate::real;
 use crate::stream;
 use crate::table::{self, Entry};
+use crate::trace::{self, Arg, Call};
 
 hook! {
     /// fdopen(3)
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
+        if trace::is_on() && !guard::inside() {
+            // libc asks for the mode inside, where nobody sees it: shown by asking first.
+            // SAFETY: F_GETFL takes no argument.
+            unsafe { super::descriptors::fcntl(fd, libc::F_GETFL, 0) };
+        }
         if table::get(fd).is_watched() && !guard::inside() && !mode.is_null() {
             // SAFETY: fdopen(3) obliges its caller to pass a string; it is not null.
             return unsafe { stream::open(fd, mode) };
@@ -59,7 +65,12 @@ hook! {
         // SAFETY: fclose(3) obliges its caller to pass an open stream.
         let (fd, entry) = unsafe { below(file) };
         // SAFETY: the caller's arguments, unchanged.
-        let outcome = unsafe { real::fclose(file) };
+        let close = || unsafe { real::fclose(file) };
+        // A stream of ours comes down to our close, which has a line of its own.
+        let outcome = match fd >= 0 && !entry.is_watched() && trace::is_on() {
+            true => trace::call(Call::Close, &[Arg::Fd(fd)], close, i64::from),
+            false => close(),
+        };
         closed_below(fd, entry);
         outcome
     }

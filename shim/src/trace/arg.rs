@@ -39,6 +39,18 @@ impl Result {
 pub(crate) enum Arg {
     /// A descriptor.
     Fd(i32),
+    /// A folder that a path starts from.
+    Folder(i32),
+    /// A path.
+    Path(usize),
+    /// A path that the call completes.
+    PathOut(usize),
+    /// How a file is to be open, and its permissions should it be made.
+    Open(i32, u32),
+    /// The same as fopen(3) takes it.
+    Mode(usize),
+    /// The permissions of a new file.
+    Permissions(u32),
     /// A signed number.
     Int(i64),
     /// An unsigned number.
@@ -249,7 +261,8 @@ impl Arg {
                 Some(value) => text::time(line, value, "tv_nsec"),
                 None => pointer(line, address),
             },
-            Arg::Received(..)
+            Arg::PathOut(..)
+            | Arg::Received(..)
             | Arg::Scattered(..)
             | Arg::AddressOut(..)
             | Arg::MessageOut(..)
@@ -266,6 +279,12 @@ impl Arg {
     fn input(&self, line: &mut Line) {
         match *self {
             Arg::Fd(fd) => put!(line, "{fd}"),
+            Arg::Folder(libc::AT_FDCWD) => line.push("AT_FDCWD"),
+            Arg::Folder(fd) => put!(line, "{fd}"),
+            Arg::Path(address) => text::path(line, address),
+            Arg::Open(flags, mode) => open(line, flags, mode),
+            Arg::Mode(address) => open(line, stream_flags(address), STREAM_PERMISSIONS),
+            Arg::Permissions(mode) => permissions(line, mode),
             Arg::Int(value) => put!(line, "{value}"),
             Arg::Size(value) => put!(line, "{value}"),
             Arg::Pointer(address) => pointer(line, address),
@@ -296,6 +315,7 @@ impl Arg {
     fn end(&self, line: &mut Line, before: &Before, result: Result) {
         let is_failed = result.is_failed();
         match *self {
+            Arg::PathOut(address) => text::path(line, address),
             Arg::Received(address, _) if is_failed => pointer(line, address),
             Arg::Received(address, room) => text::string(line, address, result.moved().min(room)),
             Arg::Scattered(address, count) => {
@@ -384,6 +404,44 @@ fn socket_protocol(line: &mut Line, family: i32, protocol: i32) {
         libc::AF_NETLINK => choice(line, names::NETLINK, number),
         _ => put!(line, "{number}"),
     }
+}
+
+/// What fopen(3) makes files with.
+const STREAM_PERMISSIONS: u32 = 0o666;
+
+/// The flags open(2) gets for a mode of fopen(3).
+fn stream_flags(mode: usize) -> i32 {
+    const LETTERS_MAX: usize = 7;
+    let mut letters = [0_u8; LETTERS_MAX];
+    let known = (0..LETTERS_MAX).take_while(|&at| {
+        memory::read(mode.saturating_add(at), &mut letters[at..=at])
+            && !matches!(letters[at], 0 | b',')
+    });
+    let count = known.count();
+    let letters = &letters[..count];
+    let has = |letter: u8| letters.get(1..).is_some_and(|rest| rest.contains(&letter));
+    let (own, made) = match letters.first() {
+        Some(b'w') => (libc::O_WRONLY, libc::O_CREAT | libc::O_TRUNC),
+        Some(b'a') => (libc::O_WRONLY, libc::O_CREAT | libc::O_APPEND),
+        _ => (libc::O_RDONLY, 0),
+    };
+    let own = if has(b'+') { libc::O_RDWR } else { own };
+    let exclusive = if has(b'x') { libc::O_EXCL } else { 0 };
+    own | made | exclusive | if has(b'e') { libc::O_CLOEXEC } else { 0 }
+}
+
+/// The flags, and the permissions where a file may be made.
+fn open(line: &mut Line, flags: i32, mode: u32) {
+    commands::open_modes(line, u64::from(flags.cast_unsigned()));
+    let temporary = libc::O_TMPFILE & !libc::O_DIRECTORY;
+    if flags & (libc::O_CREAT | temporary) != 0 {
+        line.push(", ");
+        permissions(line, mode);
+    }
+}
+
+fn permissions(line: &mut Line, mode: u32) {
+    put!(line, "0{:02o}", mode & 0o177_777);
 }
 
 /// The file position at `address`. `false` if there is none.

@@ -28,10 +28,13 @@ macro_rules! calls {
 }
 
 calls! {
-    Accept "accept" Accept4 "accept4" Bind "bind" Close "close" CloseRange "close_range" Connect "connect" Dup "dup"
-    Dup2 "dup2" Dup3 "dup3" EpollCtl "epoll_ctl" Fcntl "fcntl" Getpeername "getpeername" Getsockname "getsockname"
-    Getsockopt "getsockopt" Ioctl "ioctl" Listen "listen" Preadv2 "preadv2" Pwritev2 "pwritev2" Read "read"
+    Accept "accept" Accept4 "accept4" Bind "bind" Close "close" CloseRange "close_range" Connect "connect"
+    Creat "creat" Dup "dup" Dup2 "dup2" Dup3 "dup3" EpollCreate "epoll_create" EpollCreate1 "epoll_create1"
+    EpollCtl "epoll_ctl" Eventfd2 "eventfd2" Fcntl "fcntl" Getpeername "getpeername" Getsockname "getsockname"
+    Getsockopt "getsockopt" InotifyInit "inotify_init" InotifyInit1 "inotify_init1" Ioctl "ioctl" Listen "listen"
+    MemfdCreate "memfd_create" Openat "openat" Pipe2 "pipe2" Preadv2 "preadv2" Pwritev2 "pwritev2" Read "read"
     Readv "readv" Recvfrom "recvfrom" Recvmmsg "recvmmsg" Recvmsg "recvmsg" Sendfile "sendfile" Sendmmsg "sendmmsg"
-    Sendmsg "sendmsg" Sendto "sendto" Setsockopt "setsockopt" Shutdown "shutdown" Socket "socket"
-    Socketpair "socketpair" Splice "splice" Write "write" Writev "writev"
+    Sendmsg "sendmsg" Sendto "sendto" Setsockopt "setsockopt" Shutdown "shutdown" Signalfd4 "signalfd4"
+    Socket "socket" Socketpair "socketpair" Splice "splice" TimerfdCreate "timerfd_create" Write "write"
+    Writev "writev"
 }

@@ -39,6 +39,7 @@ mod summary;
 mod text;
 mod waiting;
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
@@ -50,6 +51,7 @@ use arg::{Before, Result};
 use lines::{Ended, Lines};
 use output::Output;
 use setting::Setting;
+use signals::Mask;
 
 use crate::environment;
 use crate::errno;
@@ -64,6 +66,11 @@ const SUMMARY: u8 = 2;
 
 /// How long another thread's line is waited for, before this one is lost.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+thread_local! {
+    /// What a thread that forks puts back afterwards. Const and without a destructor, as all of ours.
+    static MASK: Cell<Option<Mask>> = const { Cell::new(None) };
+}
 
 static MODE: AtomicU8 = AtomicU8::new(OFF);
 static STATE: ForkLock<Lines> = ForkLock::new(Lines::new());
@@ -108,27 +115,30 @@ pub(crate) fn finish() {
     }
 }
 
-/// Before a fork.
+/// Before a fork. Signals wait until after it: a handler's calls would wait for the lock that its own thread has.
 pub(crate) fn acquire_for_fork() {
     if is_on() {
+        MASK.set(Some(signals::block()));
         STATE.acquire();
     }
 }
 
 /// After a fork, in the parent.
 pub(crate) fn release_in_parent() {
-    if is_on() {
-        STATE.release();
-        with_lines(Lines::begin_many);
-    }
+    release(Lines::begin_many);
 }
 
 /// After a fork, in the child.
 pub(crate) fn release_in_child() {
-    if is_on() {
+    summary::reset();
+    release(Lines::begin_child);
+}
+
+fn release(note: fn(&mut Lines)) {
+    if let Some(mask) = MASK.take() {
         STATE.release();
-        with_lines(Lines::begin_child);
-        summary::reset();
+        with_lines(note);
+        signals::restore(mask);
     }
 }
 

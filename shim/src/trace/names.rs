@@ -272,6 +272,39 @@ names! {
         EPOLL_CLOEXEC = libc::EPOLL_CLOEXEC,
     }
 
+    /// Flags of eventfd(2).
+    EVENTFD "EFD_???" {
+        EFD_SEMAPHORE = libc::EFD_SEMAPHORE, EFD_CLOEXEC = libc::EFD_CLOEXEC, EFD_NONBLOCK = libc::EFD_NONBLOCK,
+    }
+
+    /// Flags of timerfd_create(2).
+    TIMERFD "TFD_???" {
+        TFD_TIMER_ABSTIME = 1, TFD_TIMER_CANCEL_ON_SET = 2, TFD_CLOEXEC = libc::TFD_CLOEXEC,
+        TFD_NONBLOCK = libc::TFD_NONBLOCK,
+    }
+
+    /// Clocks.
+    CLOCK "CLOCK_???" {
+        CLOCK_REALTIME = 0, CLOCK_MONOTONIC = 1, CLOCK_PROCESS_CPUTIME_ID = 2, CLOCK_THREAD_CPUTIME_ID = 3,
+        CLOCK_MONOTONIC_RAW = 4, CLOCK_REALTIME_COARSE = 5, CLOCK_MONOTONIC_COARSE = 6, CLOCK_BOOTTIME = 7,
+        CLOCK_REALTIME_ALARM = 8, CLOCK_BOOTTIME_ALARM = 9, CLOCK_SGI_CYCLE = 10, CLOCK_TAI = 11,
+    }
+
+    /// Flags of inotify_init1(2).
+    INOTIFY "IN_???" {
+        IN_NONBLOCK = libc::IN_NONBLOCK, IN_CLOEXEC = libc::IN_CLOEXEC,
+    }
+
+    /// Flags of memfd_create(2).
+    MEMFD "MFD_???" {
+        MFD_CLOEXEC = 1, MFD_ALLOW_SEALING = 2, MFD_HUGETLB = 4,
+    }
+
+    /// Flags of signalfd(2).
+    SIGNALFD "SFD_???" {
+        SFD_CLOEXEC = libc::SFD_CLOEXEC, SFD_NONBLOCK = libc::SFD_NONBLOCK,
+    }
+
     /// Events of epoll.
     EPOLL "EPOLL???" {
         EPOLLIN = 0x1, EPOLLPRI = 0x2, EPOLLOUT = 0x4, EPOLLERR = 0x8, EPOLLHUP = 0x10, EPOLLNVAL = 0x20,
@@ -292,5 +325,6 @@ names! {
         HUP = 1, INT = 2, QUIT = 3, ILL = 4, TRAP = 5, ABRT = 6, BUS = 7, FPE = 8, KILL = 9, USR1 = 10, SEGV = 11,
         USR2 = 12, PIPE = 13, ALRM = 14, TERM = 15, STKFLT = 16, CHLD = 17, CONT = 18, STOP = 19, TSTP = 20, TTIN = 21,
         TTOU = 22, URG = 23, XCPU = 24, XFSZ = 25, VTALRM = 26, PROF = 27, WINCH = 28, IO = 29, PWR = 30, SYS = 31,
+        RTMIN = 32,
     }
 }

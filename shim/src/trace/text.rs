@@ -6,6 +6,10 @@ use super::names::{Name, Names};
 
 /// Bytes of a string, and elements of an array, that are shown (`strace -s`).
 pub(super) const SHOWN_MAX: usize = 32;
+/// Longest path (`PATH_MAX`).
+const PATH_BYTES_MAX: usize = 4096;
+/// Smallest page of any machine.
+const PAGE_BYTES_MIN: usize = 4096;
 
 /// An address of memory.
 pub(super) fn pointer(line: &mut Line, address: usize) {
@@ -55,11 +59,18 @@ pub(super) fn known_flags(line: &mut Line, all: &[Name], value: u64, before: &st
     left
 }
 
-/// Bytes in quotes. A digit that follows a short octal escape would change it: then three digits are used.
+/// Bytes in quotes.
 pub(super) fn quoted(line: &mut Line, bytes: &[u8]) {
     line.push("\"");
+    escaped(line, bytes, 0);
+    line.push("\"");
+}
+
+/// Bytes with escapes. A digit that follows a short octal escape would change it: then three digits are used. `after` is the
+/// byte after the last.
+fn escaped(line: &mut Line, bytes: &[u8], after: u8) {
     for (at, &byte) in bytes.iter().enumerate() {
-        let next = bytes.get(at + 1).copied().unwrap_or(0);
+        let next = bytes.get(at + 1).copied().unwrap_or(after);
         match byte {
             b'"' => line.push("\\\""),
             b'\\' => line.push("\\\\"),
@@ -73,7 +84,33 @@ pub(super) fn quoted(line: &mut Line, bytes: &[u8]) {
             _ => put!(line, "\\{byte:o}"),
         }
     }
+}
+
+/// The C string at `address`, whole: a path is no use without its end.
+pub(super) fn path(line: &mut Line, address: usize) {
+    const STEP_BYTES: usize = 64;
+    if address == 0 {
+        return line.push("NULL");
+    }
+    let begun = line.as_bytes().len();
     line.push("\"");
+    let mut at = address;
+    while at - address < PATH_BYTES_MAX {
+        let mut bytes = [0; STEP_BYTES];
+        // Not across the end of a page: the next one may not be there.
+        let step = STEP_BYTES.min(PAGE_BYTES_MIN - at % PAGE_BYTES_MIN);
+        if !memory::read(at, &mut bytes[..step]) {
+            line.truncate(begun);
+            return pointer(line, address);
+        }
+        let end = bytes[..step].iter().position(|&byte| byte == 0);
+        escaped(line, &bytes[..end.unwrap_or(step)], 0);
+        if end.is_some() {
+            return line.push("\"");
+        }
+        at += step;
+    }
+    line.push("\"...");
 }
 
 /// The string of `length` bytes at `address`, cut at [`SHOWN_MAX`].
@@ -175,6 +212,16 @@ mod tests {
         assert_text("\"\"", |line| string(line, address, 0));
         assert_text("NULL", |line| string(line, 0, 5));
         assert_text("0x1", |line| string(line, 1, 5));
+    }
+
+    #[test]
+    fn paths_are_shown_whole() {
+        let long = format!("/{}\x01", "x".repeat(200));
+        let text = std::ffi::CString::new(long.clone()).unwrap();
+        let expected = format!("\"{}\\1\"", &long[..201]);
+        assert_text(&expected, |line| path(line, text.as_ptr().addr()));
+        assert_text("0x8", |line| path(line, 8));
+        assert_text("NULL", |line| path(line, 0));
     }
 
     #[test]

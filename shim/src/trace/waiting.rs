@@ -121,9 +121,6 @@ pub(super) fn signal_mask(line: &mut Line, address: usize, length: usize) {
 
 /// A mask as pselect's system call takes it: with its length.
 pub(super) fn wrapped_mask(line: &mut Line, address: usize) {
-    if address == 0 {
-        return line.push("NULL");
-    }
     line.push("{sigmask=");
     signal_mask(line, address, MASK_BYTES);
     put!(line, ", sigsetsize={MASK_BYTES}}}");

@@ -122,12 +122,13 @@ fn library() -> Finding {
 }
 
 /// Every variable the library or this program reads.
-const VARIABLES: [&str; 6] = [
+const VARIABLES: [&str; 7] = [
     "MQTTSHIM_LISTEN",
     "MQTTSHIM_RULES",
     "MQTTSHIM_SESSION",
     "MQTTSHIM_FALLBACK",
     "MQTTSHIM_LOG",
+    "MQTTSHIM_TRACE",
     "MQTTSHIM_LIBRARY",
 ];
 
