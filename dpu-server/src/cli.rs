@@ -107,8 +107,7 @@ struct Run {
     /// What to log to standard error: error, warn, info, debug, trace [default: RUST_LOG, else info].
     #[arg(long, value_name = "LEVEL")]
     log: Option<String>,
-    /// How long the idle server yields and looks again before it sleeps, in microseconds [default: 20; 0 on one or two
-    /// cores].
+    /// How long the idle server yields and looks again before it sleeps, in microseconds [default: 20].
     #[arg(long, value_name = "MICROSECONDS")]
     spin_us: Option<u64>,
 }

@@ -39,6 +39,15 @@ pub(crate) fn is_hung_up(fd: RawFd) -> bool {
     rustix::event::poll(&mut watched, Some(&now)) == Ok(1)
 }
 
+/// Waits until the descriptor is readable, or for so long.
+pub(crate) fn await_readable(fd: RawFd, milliseconds_max: i64) {
+    let mut watched = [PollFd::from_borrowed_fd(borrow(fd), PollFlags::IN)];
+    let limit =
+        Timespec { tv_sec: milliseconds_max / 1000, tv_nsec: milliseconds_max % 1000 * 1_000_000 };
+    // Interrupted or too late: whoever looks next waits on its own.
+    let _ = rustix::event::poll(&mut watched, Some(&limit));
+}
+
 /// `getsockopt(2)` of the kernel.
 pub(crate) fn get_option(
     fd: RawFd,

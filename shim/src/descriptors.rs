@@ -5,6 +5,7 @@
 
 use std::os::fd::RawFd;
 
+use crate::epoll;
 use crate::outside;
 use crate::sessions;
 use crate::state;
@@ -28,6 +29,7 @@ pub(crate) fn change(fd: RawFd, entry: Entry) {
 
 /// Takes the entry of a descriptor that is about to be closed. [`release`] it afterwards.
 pub(crate) fn take(fd: RawFd) -> Entry {
+    epoll::closing(fd, table::get(fd));
     let before = table::replace(fd, Entry::PLAIN);
     drop_watches(fd, before);
     before
@@ -38,7 +40,7 @@ pub(crate) fn release(entry: Entry) {
     match entry.kind() {
         Kind::KernelListener | Kind::KernelConnection => outside::disappeared(entry.kind()),
         Kind::Bound | Kind::Listener | Kind::Connection => release_socket(entry),
-        Kind::Plain | Kind::Undecided | Kind::Refused | Kind::Private => {}
+        Kind::Plain | Kind::Undecided | Kind::Refused | Kind::Private | Kind::Epoll => {}
     }
 }
 
@@ -69,6 +71,10 @@ pub(crate) fn copied(fd: RawFd, copy: RawFd) {
             outside::appeared(entry.kind(), "a copy of a descriptor");
         }
         Kind::Undecided | Kind::Refused => set(copy, entry),
+        Kind::Epoll => {
+            set(copy, entry);
+            epoll::give_up(fd);
+        }
         Kind::Bound | Kind::Listener | Kind::Connection => {
             retain(entry);
             set(copy, entry);

@@ -10,13 +10,14 @@ use std::sync::OnceLock;
 use crate::log::{self, Level, say};
 
 /// Variables of ours, the tools' included.
-const KNOWN: [&str; 7] = [
+const KNOWN: [&str; 8] = [
     "MQTTSHIM_LISTEN",
     "MQTTSHIM_RULES",
     "MQTTSHIM_SESSION",
     "MQTTSHIM_FALLBACK",
     "MQTTSHIM_LOG",
     "MQTTSHIM_TRACE",
+    "MQTTSHIM_EPOLL",
     "MQTTSHIM_LIBRARY",
 ];
 /// Ports whose listeners are offloaded where nothing else is said: MQTT's own, by IANA.
@@ -41,6 +42,7 @@ struct Environment {
     fallback: Option<OsString>,
     log: Option<OsString>,
     trace: Option<OsString>,
+    epoll: Option<OsString>,
     runtime_dir: Option<OsString>,
     temporary_dir: Option<OsString>,
 }
@@ -54,6 +56,7 @@ pub(crate) fn read() {
         fallback: std::env::var_os("MQTTSHIM_FALLBACK"),
         log: std::env::var_os("MQTTSHIM_LOG"),
         trace: std::env::var_os("MQTTSHIM_TRACE"),
+        epoll: std::env::var_os("MQTTSHIM_EPOLL"),
         runtime_dir: std::env::var_os("XDG_RUNTIME_DIR"),
         temporary_dir: std::env::var_os("TMPDIR"),
     });
@@ -72,6 +75,7 @@ fn get() -> &'static Environment {
         fallback: None,
         log: None,
         trace: None,
+        epoll: None,
         runtime_dir: None,
         temporary_dir: None,
     };
@@ -84,6 +88,11 @@ pub(crate) fn fallback() -> Fallback {
         Some("fail") => Fallback::Fail,
         _ => Fallback::Kernel,
     }
+}
+
+/// `MQTTSHIM_EPOLL`: whether an epoll set may be kept at user level.
+pub(crate) fn is_epoll_at_user_level() -> bool {
+    get().epoll.as_ref().is_none_or(|value| value != "wire")
 }
 
 /// `MQTTSHIM_LISTEN`, or its default.
@@ -127,6 +136,7 @@ pub(crate) fn warn_of_mistakes() {
     for (name, value, allowed) in [
         ("MQTTSHIM_FALLBACK", &environment.fallback, &["kernel", "fail"][..]),
         ("MQTTSHIM_LOG", &environment.log, &["error", "warn", "info", "debug"][..]),
+        ("MQTTSHIM_EPOLL", &environment.epoll, &["user", "wire"][..]),
     ] {
         let Some(value) = value.as_ref().map(|value| value.to_string_lossy()) else { continue };
         if !allowed.contains(&value.as_ref()) {

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::descriptors;
+use crate::epoll;
 use crate::guard;
 use crate::outside;
 use crate::sessions;
@@ -99,6 +100,7 @@ fn become_child(may_lock: bool) {
     PROCESS.store(own_pid(), Ordering::Relaxed);
     mark(WIPED.load(Ordering::Acquire));
     mqttshim_session::forget_thread_id();
+    epoll::become_child();
     if may_lock {
         outside::announce_copies();
     }
@@ -111,6 +113,7 @@ extern "C" fn prepare() {
     }
     state::acquire_for_fork();
     trace::acquire_for_fork();
+    guard::fenced(epoll::prepare_fork);
     HOLDS_STATE.set(true);
     guard::fenced(|| {
         if sessions::has_descriptors() {
@@ -122,6 +125,7 @@ extern "C" fn prepare() {
 extern "C" fn parent() {
     if HOLDS_STATE.replace(false) {
         trace::release_in_parent();
+        epoll::release_after_fork();
         state::release_after_fork();
     }
 }
@@ -129,6 +133,7 @@ extern "C" fn parent() {
 extern "C" fn child() {
     if HOLDS_STATE.replace(false) {
         trace::release_in_child();
+        epoll::release_after_fork();
         state::release_after_fork();
     }
     let may_lock = !guard::inside();

@@ -31,6 +31,7 @@ mod constructor;
 mod descriptor;
 mod descriptors;
 mod environment;
+mod epoll;
 #[allow(unsafe_code, reason = "errno is a C variable")]
 mod errno;
 #[allow(unsafe_code, reason = "pthread_atfork, and a page the kernel wipes")]

@@ -11,8 +11,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
-    FILE, c_char, c_int, c_long, c_uint, epoll_event, iovec, mmsghdr, msghdr, off_t, off64_t,
-    sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec,
+    FILE, c_char, c_int, c_long, c_uint, epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t,
+    off_t, off64_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec, timeval,
 };
 
 use crate::kernel;
@@ -170,6 +170,20 @@ real! {
     ioctl(fd: c_int, request: libc::c_ulong, argument: usize) -> c_int = SYS_ioctl(fd, request, argument);
     epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int
         = SYS_epoll_ctl(epoll, operation, fd, event);
+    epoll_wait(epoll: c_int, events: *mut epoll_event, room: c_int, milliseconds: c_int) -> c_int
+        = SYS_epoll_pwait(epoll, events, room, milliseconds, 0, 0);
+    epoll_pwait(epoll: c_int, events: *mut epoll_event, room: c_int, milliseconds: c_int, mask: *const sigset_t) -> c_int
+        = SYS_epoll_pwait(epoll, events, room, milliseconds, mask, KERNEL_SIGSET_BYTES);
+    epoll_pwait2(epoll: c_int, events: *mut epoll_event, room: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int
+        = SYS_epoll_pwait2(epoll, events, room, timeout, mask, KERNEL_SIGSET_BYTES);
+    poll(fds: *mut pollfd, count: nfds_t, milliseconds: c_int) -> c_int
+        = SYS_ppoll(fds, count, pointer(&milliseconds_span(milliseconds)), 0, 0);
+    ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int
+        = SYS_ppoll(fds, count, timeout, mask, KERNEL_SIGSET_BYTES);
+    select(count: c_int, reads: *mut fd_set, writes: *mut fd_set, others: *mut fd_set, timeout: *mut timeval) -> c_int
+        = SYS_pselect6(count, reads, writes, others, pointer(&timeval_span(timeout)), 0);
+    pselect(count: c_int, reads: *mut fd_set, writes: *mut fd_set, others: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int
+        = SYS_pselect6(count, reads, writes, others, timeout, [mask.addr(), KERNEL_SIGSET_BYTES].as_ptr());
 
     open(path: *const c_char, flags: c_int, mode: c_uint) -> c_int
         = SYS_openat(libc::AT_FDCWD, path, flags, mode);
@@ -199,6 +213,28 @@ real! {
     inotify_init() -> c_int = SYS_inotify_init1(0);
     inotify_init1(flags: c_int) -> c_int = SYS_inotify_init1(flags);
     memfd_create(name: *const c_char, flags: c_uint) -> c_int = SYS_memfd_create(name, flags);
+}
+
+/// Bytes of the kernel's signal set, which is shorter than libc's.
+const KERNEL_SIGSET_BYTES: size_t = 8;
+
+fn pointer(span: &Option<timespec>) -> *const timespec {
+    span.as_ref().map_or(ptr::null(), ptr::from_ref)
+}
+
+/// What poll(2) means by so many milliseconds. `None`: for ever.
+fn milliseconds_span(milliseconds: c_int) -> Option<timespec> {
+    (milliseconds >= 0).then(|| timespec {
+        tv_sec: i64::from(milliseconds) / 1000,
+        tv_nsec: i64::from(milliseconds) % 1000 * 1_000_000,
+    })
+}
+
+/// What select(2) means by its time-out. `None`: for ever.
+fn timeval_span(timeout: *const timeval) -> Option<timespec> {
+    // SAFETY: null or a timeval, as select(2) obliges its caller to pass.
+    let timeout = unsafe { timeout.as_ref() }?;
+    Some(timespec { tv_sec: timeout.tv_sec, tv_nsec: timeout.tv_usec * 1000 })
 }
 
 /// What creat(2) opens with.

@@ -11,6 +11,7 @@ use mqttshim_schema::Notice;
 use mqttshim_session::{OpenError, Session};
 
 use crate::environment;
+use crate::epoll;
 use crate::log::say;
 use crate::state::State;
 use crate::table::{self, Entry, Kind, Socket};
@@ -30,10 +31,11 @@ static CURRENT: AtomicU8 = AtomicU8::new(NONE);
 /// The session a socket belongs to.
 #[inline]
 pub(crate) fn of(socket: Socket) -> Option<&'static Session> {
-    get(socket.session)
+    numbered(socket.session)
 }
 
-fn get(number: u8) -> Option<&'static Session> {
+/// The session with this number.
+pub(crate) fn numbered(number: u8) -> Option<&'static Session> {
     let pointer = SESSIONS.get(usize::from(number))?.load(Ordering::Acquire);
     // SAFETY: null or a session leaked by `open`. It is freed by `retire` alone, when no descriptor leads here.
     unsafe { pointer.as_ref() }
@@ -42,7 +44,7 @@ fn get(number: u8) -> Option<&'static Session> {
 /// The session in use, if its agent lives.
 pub(crate) fn current() -> Option<(u8, &'static Session)> {
     let number = CURRENT.load(Ordering::Acquire);
-    get(number).filter(|session| session.is_alive()).map(|session| (number, session))
+    numbered(number).filter(|session| session.is_alive()).map(|session| (number, session))
 }
 
 /// One descriptor more, or fewer, belongs to the socket's session.
@@ -84,7 +86,8 @@ pub(crate) fn ensure(state: &mut State, program: &str) -> Result<(u8, &'static S
     SESSIONS[number].store(Box::into_raw(Box::new(session)), Ordering::Release);
     let number = u8::try_from(number).expect("there are fewer than 256 sessions");
     CURRENT.store(number, Ordering::Release);
-    let session = get(number).expect("stored above");
+    epoll::session_opened();
+    let session = numbered(number).expect("stored above");
     Ok((number, session))
 }
 

@@ -50,6 +50,8 @@ pub(crate) enum Kind {
     KernelConnection = 7,
     /// A descriptor of ours.
     Private = 8,
+    /// An epoll set this process made.
+    Epoll = 9,
 }
 
 impl Kind {
@@ -63,6 +65,7 @@ impl Kind {
             6 => Kind::KernelListener,
             7 => Kind::KernelConnection,
             8 => Kind::Private,
+            9 => Kind::Epoll,
             _ => Kind::Plain,
         }
     }
@@ -74,7 +77,7 @@ impl Kind {
 pub(crate) enum Flag {
     /// The socket is AF_INET6.
     V6 = 1,
-    /// Another descriptor may name the same open file.
+    /// Another descriptor may name the same open file. An epoll set: it is waited for where we cannot see it.
     Shared = 2,
     /// A time-out was set, which a placeholder has to inherit.
     Timed = 4,
@@ -163,8 +166,8 @@ impl Entry {
         matches!(self.kind(), Kind::Listener | Kind::Connection)
     }
 
-    /// Whether its epoll registrations matter to us.
-    pub(crate) fn is_watched(self) -> bool {
+    /// Whether it is a socket that is the card's, or may become so.
+    pub(crate) fn may_be_the_cards(self) -> bool {
         matches!(self.kind(), Kind::Undecided | Kind::Bound | Kind::Listener | Kind::Connection)
     }
 

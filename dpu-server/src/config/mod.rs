@@ -24,7 +24,7 @@ pub use choice::{ChannelChoice, StackChoice, TrustChoice};
 const SESSIONS_PER_UID_MAX: u32 = 256;
 /// Longest look before a sleep that makes sense, in microseconds.
 const SPIN_US_MAX: u64 = 1_000_000;
-/// The look before a sleep where there are cores to spare, in microseconds.
+/// The look before a sleep, in microseconds. Yielding, it takes a core from nobody who has work.
 const SPIN_US: u64 = 20;
 
 /// A file's keys, or a command line's flags. What is not said is `None`.
@@ -228,7 +228,7 @@ impl File {
             stack: self.stack.unwrap_or(StackChoice::Kernel),
             metrics: self.metrics,
             log: self.log,
-            spin_us: range("spin_us", self.spin_us.unwrap_or_else(spin_us), 0, SPIN_US_MAX)?,
+            spin_us: range("spin_us", self.spin_us.unwrap_or(SPIN_US), 0, SPIN_US_MAX)?,
             sockets_max: sockets_max.transpose()?,
             sessions_per_uid_max: range("limits.sessions_per_uid_max", sessions, 1, 4096)?,
             core,
@@ -324,12 +324,6 @@ fn range<T: Copy + TryInto<u64>>(
     } else {
         Err(ConfigError::Range { key, value: number, min, max })
     }
-}
-
-/// On one or two cores the core is needed elsewhere.
-fn spin_us() -> u64 {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    if cores <= 2 { 0 } else { SPIN_US }
 }
 
 fn check_keys<'k>(

@@ -129,6 +129,7 @@ impl Agent {
                 self.shut_down(channel, id, slot, entry, is_closed);
             }
             Kind::Close => self.handle_close(channel, id, slot),
+            Kind::WantsByte => peer.put_token(slot),
             Kind::Notice => {}
         }
         Ok(())

@@ -178,6 +178,17 @@ impl Peer {
         }
     }
 
+    /// Makes a placeholder readable.
+    pub(crate) fn put_token(&mut self, slot: SlotId) {
+        match self.socket_at(slot) {
+            Some(Socket { role: Role::Wired(wire), .. }) => {
+                put_bytes(wire, 1);
+            }
+            Some(socket @ Socket { role: Role::Offered { .. }, .. }) => socket.tokens_owed += 1,
+            _ => {}
+        }
+    }
+
     /// Forgets a socket; its slot may be used again.
     pub(crate) fn release(&mut self, slot: SlotId) -> Option<Socket> {
         let place = self.sockets.get_mut(slot.index as usize)?;

@@ -145,7 +145,7 @@ impl Agent {
         buffer: &[u8],
         received: Received,
     ) -> Result<(), Violation> {
-        let Received { length, fds: [first, second], sender, is_cut } = received;
+        let Received { length, fds: [first, second, _], sender, is_cut } = received;
         let bytes = &buffer[..length];
         let Some(peer) = self.peers.get_mut(&id) else { return Ok(()) };
         match mqttshim_schema::decode(bytes).map_err(Violation::Frame)? {
@@ -197,21 +197,28 @@ impl Agent {
         }
     }
 
-    /// The program's Hello: answered with the memory and the doorbell, or with the reason why not.
+    /// The program's Hello: answered with the memory and the bells, or with the reason why not.
     fn greet_program(&mut self, id: SessionId, hello: &Hello<'_>) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let mut ours = Lease::hello(FRAME_BYTES_MAX);
         (ours.layout_min, ours.layout_max) = (LAYOUT_MIN, LAYOUT_MAX);
-        if let Err(error) = mqttshim_schema::negotiate(&ours, hello) {
-            tracing::warn!(session = id.0, program = hello.program, %error, "refused a session");
-            answer_reason(peer.control.as_fd(), Errno::PROTO, &error.to_string());
-            peer.end(Ending::Expelled);
-            return;
-        }
+        let layout = match mqttshim_schema::negotiate(&ours, hello) {
+            Ok(agreed) => agreed.layout,
+            Err(error) => {
+                tracing::warn!(session = id.0, program = hello.program, %error, "refused a session");
+                answer_reason(peer.control.as_fd(), Errno::PROTO, &error.to_string());
+                peer.end(Ending::Expelled);
+                return;
+            }
+        };
+        peer.host.settle_layout(layout);
+        let fds = peer.host.fds();
+        // Layout 1 knows no bell.
+        let fds = if layout == 1 { &fds[..2] } else { &fds[..] };
         let mut bytes = Vec::new();
         if mqttshim_schema::encode(&Message::Hello(ours), &mut bytes).is_ok() {
             // A program that left meanwhile shows on its control socket.
-            let _ = frame::send(&peer.control, &bytes, &peer.host.fds(), SendFlags::DONTWAIT);
+            let _ = frame::send(&peer.control, &bytes, fds, SendFlags::DONTWAIT);
         }
         peer.is_open = true;
         let what = Notice::SessionOpened;

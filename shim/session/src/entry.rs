@@ -42,6 +42,8 @@ pub enum Kind {
     Close = 7,
     /// A Notice message, encoded as on the channel.
     Notice = 8,
+    /// The program waits for bytes on the wire again, and lacks the one for what is in its ring (layout 2).
+    WantsByte = 9,
 }
 
 impl Kind {
@@ -55,6 +57,7 @@ impl Kind {
             6 => Kind::ShutdownBoth,
             7 => Kind::Close,
             8 => Kind::Notice,
+            9 => Kind::WantsByte,
             _ => return None,
         })
     }

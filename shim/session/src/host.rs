@@ -38,6 +38,7 @@ pub struct Host {
     memory: Memory,
     file: OwnedFd,
     doorbell: OwnedFd,
+    bell: OwnedFd,
     entries: Entries,
     /// Own copies of the receive heads: what lies in shared memory is for the program only.
     rx_heads: Vec<u64>,
@@ -56,12 +57,15 @@ impl Host {
     pub fn create(slots: u32, tx_window: u64) -> Result<Host, MemoryError> {
         let (memory, file) = Memory::create(slots)?;
         memory.header().tx_window.store(tx_window, Ordering::Relaxed);
-        let doorbell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|errno| MemoryError::System { step: "eventfd", errno })?;
+        let eventfd = || {
+            rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+                .map_err(|errno| MemoryError::System { step: "eventfd", errno })
+        };
         Ok(Host {
             memory,
             file,
-            doorbell,
+            doorbell: eventfd()?,
+            bell: eventfd()?,
             entries: Entries::new(),
             rx_heads: Vec::new(),
             generations: Vec::new(),
@@ -71,9 +75,14 @@ impl Host {
         })
     }
 
-    /// What a program needs to open the session: its memory and its doorbell.
-    pub fn fds(&self) -> [BorrowedFd<'_>; 2] {
-        [self.file.as_fd(), self.doorbell.as_fd()]
+    /// What a program needs to open the session: its memory, the agent's doorbell, and the bell that wakes the program.
+    pub fn fds(&self) -> [BorrowedFd<'_>; 3] {
+        [self.file.as_fd(), self.doorbell.as_fd(), self.bell.as_fd()]
+    }
+
+    /// The program speaks this layout: it is told so in the memory it will map. Call before handing the memory over.
+    pub fn settle_layout(&self, layout: u16) {
+        self.memory.header().layout.store(u32::from(layout), Ordering::Release);
     }
 
     /// The descriptor that becomes readable when a program rang.
@@ -185,15 +194,46 @@ impl Host {
         let head = head + bytes.len() as u64;
         words.agent.rx_stamp.store(stamp, Ordering::SeqCst);
         words.agent.rx_head.store(head, Ordering::SeqCst);
-        let wake = if token::announce(&words.agent.rx_armed) {
-            Wake::Token
-        } else if words.edge.load(Ordering::SeqCst) == 1 {
-            Wake::Edge
-        } else {
-            Wake::No
+        let wake = match token::announce(&words.agent.rx_armed) {
+            token::BYTE => Wake::Token,
+            token::LIST => {
+                self.list(slot.index, words);
+                Wake::No
+            }
+            _ if words.edge.load(Ordering::SeqCst) == 1 => Wake::Edge,
+            _ => Wake::No,
         };
         self.rx_heads[slot.index as usize] = head;
         Ok(wake)
+    }
+
+    /// Puts a slot on the ready list, and rings if a thread of the program sleeps over it.
+    fn list(&self, index: u32, words: &Slot) {
+        let header = self.memory.header();
+        if words.agent.ready_on.swap(1, Ordering::SeqCst) == 0 {
+            let newest = &header.ready.0;
+            // Of the program's many threads only one takes, and it takes all: the exchange fails at most now and then.
+            let mut next = newest.load(Ordering::Relaxed);
+            loop {
+                words.agent.ready_next.store(next, Ordering::Relaxed);
+                let put = newest.compare_exchange_weak(
+                    next,
+                    index + 1,
+                    Ordering::SeqCst,
+                    Ordering::Relaxed,
+                );
+                match put {
+                    Ok(_) => break,
+                    Err(other) => next = other,
+                }
+            }
+        }
+        fence(Ordering::SeqCst);
+        let dozing = &header.dozing.0;
+        if dozing.load(Ordering::SeqCst) == 1 && dozing.swap(0, Ordering::SeqCst) == 1 {
+            // One that is full already wakes.
+            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        }
     }
 
     /// Puts an accepted connection on a listener's queue, as [`deliver`](Self::deliver) does with bytes.

@@ -11,11 +11,13 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::token::BYTE;
 
 /// "MQTTSHIM" in ASCII.
 pub(crate) const MAGIC: u64 = 0x4d49_4853_5454_514d;
-/// The newest layout this build knows, and the oldest it still accepts.
-pub const LAYOUT_MAX: u16 = 1;
+/// The newest layout this build knows, and the oldest it still accepts. 2 adds the ready list and its bell, in words that 1
+/// leaves unused.
+pub const LAYOUT_MAX: u16 = 2;
 /// See [`LAYOUT_MAX`].
 pub const LAYOUT_MIN: u16 = 1;
 /// Bytes of one socket's receive ring: what may be under way towards the program.
@@ -44,6 +46,10 @@ pub(crate) struct Header {
     pub(crate) tx_lock: PaddedU32,
     pub(crate) tx_head: PaddedU64,
     pub(crate) tx_tail: PaddedU64,
+    /// The ready list: slots with data that was announced here and not on the wire, newest first, as index + 1; 0 ends it.
+    pub(crate) ready: PaddedU32,
+    /// Program: a thread is about to sleep; whoever swaps this to 0 rings the bell.
+    pub(crate) dozing: PaddedU32,
 }
 
 /// A word on its own cache line, because two sides write its neighbours.
@@ -94,6 +100,8 @@ pub(crate) struct Slot {
     pub(crate) error: AtomicU32,
     /// Program: it watches for edges; every arrival must be a byte.
     pub(crate) edge: AtomicU32,
+    /// Program: it takes news from the ready list, and wants no bytes on the wire.
+    pub(crate) listed: AtomicU32,
     /// Program: a panic poisoned the socket.
     pub(crate) poisoned: AtomicU32,
     pub(crate) local: Address,
@@ -115,6 +123,10 @@ pub(crate) struct AgentWords {
     pub(crate) rx_eof: AtomicU32,
     /// The agent wants to hear when the ring is half empty.
     pub(crate) rx_notify: AtomicU32,
+    /// The next on the ready list, as index + 1; 0 ends it.
+    pub(crate) ready_next: AtomicU32,
+    /// It is on the list. Set by the agent, cleared by the program that takes it off.
+    pub(crate) ready_on: AtomicU32,
 }
 
 /// Written by the program, apart from the flags both sides swap.
@@ -126,6 +138,8 @@ pub(crate) struct ProgramWords {
     pub(crate) rx_shut: AtomicU32,
     pub(crate) tx_blocked: AtomicU32,
     pub(crate) tx_shut: AtomicU32,
+    /// How the latest arming asked to be announced.
+    pub(crate) rx_asked: AtomicU32,
 }
 
 impl Slot {
@@ -141,7 +155,7 @@ impl Slot {
     pub(crate) fn reset(&self, generation: u32, tx_window: u64) {
         self.set_state(State::Gone);
         self.generation.store(generation, Ordering::SeqCst);
-        for word in [&self.lock, &self.error, &self.edge, &self.poisoned] {
+        for word in [&self.lock, &self.error, &self.edge, &self.listed, &self.poisoned] {
             word.store(0, Ordering::Relaxed);
         }
         self.refs.store(1, Ordering::Relaxed);
@@ -161,7 +175,9 @@ impl Slot {
         for word in [&program.rx_debt, &program.rx_shut, &program.tx_blocked, &program.tx_shut] {
             word.store(0, Ordering::Relaxed);
         }
-        agent.rx_armed.store(1, Ordering::SeqCst);
+        program.rx_asked.store(BYTE, Ordering::Relaxed);
+        // On the ready list it stays: whoever takes it off finds nothing to read.
+        agent.rx_armed.store(BYTE, Ordering::SeqCst);
     }
 }
 
@@ -236,6 +252,8 @@ impl Offsets {
 }
 
 const _: () = assert!(size_of::<Header>() <= PAGE);
+// Where layout 1 has them.
+const _: () = assert!(std::mem::offset_of!(Slot, local) == 32 && size_of::<Slot>() == 256);
 const _: () = assert!(RX_BYTES.is_power_of_two() && TX_BYTES.is_power_of_two());
 const _: () = assert!(RX_BYTES.is_multiple_of(PAGE));
 

@@ -10,7 +10,7 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
-use crate::layout::{Header, LAYOUT_MAX, MAGIC, Offsets, RX_BYTES, Slot, TX_BYTES};
+use crate::layout::{Header, LAYOUT_MAX, LAYOUT_MIN, MAGIC, Offsets, RX_BYTES, Slot, TX_BYTES};
 use crate::ring::Ring;
 use crate::sync::Ordering;
 
@@ -87,7 +87,8 @@ impl Memory {
             let first = Memory::map(file, smallest, 1)?;
             let header = first.header();
             let layout = header.layout.load(Ordering::Relaxed);
-            if header.magic.load(Ordering::Acquire) != MAGIC || layout != u32::from(LAYOUT_MAX) {
+            let known = u32::from(LAYOUT_MIN)..=u32::from(LAYOUT_MAX);
+            if header.magic.load(Ordering::Acquire) != MAGIC || !known.contains(&layout) {
                 return Err(MemoryError::Layout { layout });
             }
             header.slots.load(Ordering::Relaxed)

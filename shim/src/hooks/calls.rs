@@ -6,7 +6,8 @@
 use std::ffi::{c_int, c_long};
 
 use super::{
-    accepting, copying, descriptors, hook, messages, naming, opening, reading, setting, writing,
+    accepting, copying, descriptors, hook, messages, naming, opening, polling, reading, setting,
+    waiting, writing,
 };
 use crate::guard;
 use crate::real;
@@ -71,7 +72,19 @@ fn dispatch(number: c_long, words: &[usize; 6]) -> Option<c_long> {
         libc::SYS_dup3 => call!(descriptors::dup3, words, 0 1 2),
         libc::SYS_fcntl => call!(descriptors::fcntl, words, 0 1 2),
         libc::SYS_ioctl => call!(setting::ioctl, words, 0 1 2),
-        libc::SYS_epoll_ctl => call!(setting::epoll_ctl, words, 0 1 2 3),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_epoll_create => call!(waiting::epoll_create, words, 0),
+        libc::SYS_epoll_create1 => call!(waiting::epoll_create1, words, 0),
+        libc::SYS_epoll_ctl => call!(waiting::epoll_ctl, words, 0 1 2 3),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_epoll_wait => call!(waiting::epoll_wait, words, 0 1 2 3),
+        libc::SYS_epoll_pwait => call!(waiting::epoll_pwait, words, 0 1 2 3 4),
+        libc::SYS_epoll_pwait2 => call!(waiting::epoll_pwait2, words, 0 1 2 3 4),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_poll => call!(polling::poll, words, 0 1 2),
+        libc::SYS_ppoll => call!(polling::ppoll, words, 0 1 2 3),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_select => call!(polling::select, words, 0 1 2 3 4),
         libc::SYS_setsockopt => call!(setting::setsockopt, words, 0 1 2 3 4),
         libc::SYS_getsockopt => call!(setting::getsockopt, words, 0 1 2 3 4),
         libc::SYS_getsockname => call!(naming::getsockname, words, 0 1 2),
@@ -92,10 +105,7 @@ fn dispatch(number: c_long, words: &[usize; 6]) -> Option<c_long> {
 /// Whether the call returns a new number of a file that is none of ours.
 fn hands_out(number: c_long) -> bool {
     #[cfg(target_arch = "x86_64")]
-    if matches!(
-        number,
-        libc::SYS_open | libc::SYS_creat | libc::SYS_eventfd | libc::SYS_epoll_create
-    ) {
+    if matches!(number, libc::SYS_open | libc::SYS_creat | libc::SYS_eventfd) {
         return true;
     }
     matches!(
@@ -103,7 +113,6 @@ fn hands_out(number: c_long) -> bool {
         libc::SYS_openat
             | libc::SYS_openat2
             | libc::SYS_eventfd2
-            | libc::SYS_epoll_create1
             | libc::SYS_timerfd_create
             | libc::SYS_inotify_init1
             | libc::SYS_memfd_create

@@ -19,11 +19,13 @@ mod fortified;
 mod messages;
 mod naming;
 mod opening;
+mod polling;
 mod printing;
 mod reading;
 mod setting;
 mod stdio;
 mod vectors;
+mod waiting;
 mod writing;
 
 use std::os::fd::RawFd;
@@ -32,6 +34,7 @@ use std::time::Instant;
 use libc::{c_int, ssize_t};
 use rustix::io::Errno;
 
+use crate::epoll;
 use crate::errno;
 use crate::guard;
 use crate::outcome::{Outcome, Woken};
@@ -119,7 +122,10 @@ fn attempt_all(fd: RawFd, mut attempt: impl FnMut(Woken) -> Outcome) -> Option<i
                 unsafe { libc::raise(libc::SIGPIPE) };
                 return Some(fail(Errno::PIPE));
             }
-            Outcome::AwaitReadable { moved } => (moved, wait::readable(fd)),
+            Outcome::AwaitReadable { moved } => {
+                guard::fenced(|| epoll::waited_elsewhere(fd));
+                (moved, wait::readable(fd))
+            }
             Outcome::AwaitAcceptable => {
                 (0, wait::acceptable(fd, *started.get_or_insert_with(Instant::now)))
             }

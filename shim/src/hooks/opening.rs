@@ -72,12 +72,6 @@ opening! {
     /// eventfd(2)
     fn eventfd(value: c_uint, flags: c_int)
         as Eventfd2(Size(value as usize), Flags(names::EVENTFD, flags.cast_unsigned()));
-    /// epoll_create(2)
-    fn epoll_create(size: c_int)
-        as EpollCreate(Int(size.into()));
-    /// epoll_create1(2)
-    fn epoll_create1(flags: c_int)
-        as EpollCreate1(Flags(names::EPOLL_CREATE, flags.cast_unsigned()));
     /// timerfd_create(2)
     fn timerfd_create(clock: c_int, flags: c_int)
         as TimerfdCreate(Choice(names::CLOCK, clock), Flags(names::TIMERFD, flags.cast_unsigned()));

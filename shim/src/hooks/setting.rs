@@ -1,16 +1,13 @@
-//! getsockopt, setsockopt, ioctl, epoll_ctl.
+//! getsockopt, setsockopt, ioctl.
 
-use libc::{c_int, c_ulong, c_void, epoll_event, socklen_t};
+use libc::{c_int, c_ulong, c_void, socklen_t};
 use rustix::io::Errno;
 
-use super::{drive, fail, hook, int, note, vectors};
-use crate::descriptors;
+use super::{drive, fail, hook, int, vectors};
 use crate::outcome::Outcome;
 use crate::real;
-use crate::sessions;
 use crate::sockets::{receive, send, sockopt};
-use crate::table::{self, Flag, Kind};
-use crate::watches::{self, Watch};
+use crate::table;
 
 /// Of `linux/sockios.h`; what was written and has not been sent.
 const SIOCOUTQNSD: c_ulong = 0x894b;
@@ -112,53 +109,5 @@ hook! {
         }
         // SAFETY: the caller's arguments, unchanged.
         unsafe { real::ioctl(fd, request, argument) }
-    }
-}
-
-/// A registration was made, changed or deleted.
-fn registered(epoll: c_int, operation: c_int, fd: c_int, events: u32, data: u64) {
-    let entry = table::get(fd);
-    match entry.kind() {
-        Kind::Undecided | Kind::Bound if operation == libc::EPOLL_CTL_DEL => {
-            watches::forget(epoll, fd);
-        }
-        Kind::Undecided | Kind::Bound if !watches::remember(fd, Watch { epoll, events, data }) => {
-            // It could not be moved: the socket stays with the kernel.
-            descriptors::flag(fd, Flag::Pending, true);
-        }
-        Kind::Listener | Kind::Connection if events & libc::EPOLLET as u32 != 0 => {
-            if let Some(socket) = entry.socket()
-                && let Some(session) = sessions::of(socket)
-            {
-                session.mark_edge(socket.slot);
-            }
-        }
-        _ => {}
-    }
-}
-
-hook! {
-    /// epoll_ctl(2). The kernel does it; what must be known when a placeholder comes is remembered.
-    fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int
-        as EpollCtl(
-            Fd(epoll),
-            Choice(names::EPOLL_CTL, operation),
-            Fd(fd),
-            Event(operation, event.addr()),
-        )
-    {
-        // SAFETY: the caller's arguments, unchanged.
-        let outcome = unsafe { real::epoll_ctl(epoll, operation, fd, event) };
-        if outcome == 0 && table::get(fd).is_watched() {
-            let watch = if operation == libc::EPOLL_CTL_DEL || event.is_null() {
-                epoll_event { events: 0, u64: 0 }
-            } else {
-                // SAFETY: the kernel has just read it; it may be packed.
-                unsafe { event.read_unaligned() }
-            };
-            let (events, data) = (watch.events, watch.u64);
-            note(|| registered(epoll, operation, fd, events, data));
-        }
-        outcome
     }
 }

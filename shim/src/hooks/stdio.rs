@@ -24,7 +24,7 @@ hook! {
             // SAFETY: F_GETFL takes no argument.
             unsafe { super::descriptors::fcntl(fd, libc::F_GETFL, 0) };
         }
-        if table::get(fd).is_watched() && !guard::inside() && !mode.is_null() {
+        if table::get(fd).may_be_the_cards() && !guard::inside() && !mode.is_null() {
             // SAFETY: fdopen(3) obliges its caller to pass a string; it is not null.
             return unsafe { stream::open(fd, mode) };
         }
@@ -67,7 +67,7 @@ hook! {
         // SAFETY: the caller's arguments, unchanged.
         let close = || unsafe { real::fclose(file) };
         // A stream of ours comes down to our close, which has a line of its own.
-        let outcome = match fd >= 0 && !entry.is_watched() && trace::is_on() {
+        let outcome = match fd >= 0 && !entry.may_be_the_cards() && trace::is_on() {
             true => trace::call(Call::Close, &[Arg::Fd(fd)], close, i64::from),
             false => close(),
         };

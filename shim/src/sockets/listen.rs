@@ -29,9 +29,11 @@ pub(crate) fn listen(fd: RawFd, backlog: i32) -> Outcome {
         Kind::Listener => listen_again(entry, backlog),
         Kind::Bound => start(fd, entry, backlog, true),
         Kind::Undecided => listen_unbound(fd, entry, backlog),
-        Kind::Plain | Kind::KernelListener | Kind::KernelConnection | Kind::Private => {
-            Outcome::Pass
-        }
+        Kind::Plain
+        | Kind::KernelListener
+        | Kind::KernelConnection
+        | Kind::Private
+        | Kind::Epoll => Outcome::Pass,
     }
 }
 

@@ -92,7 +92,7 @@ pub(super) fn suffix(line: &mut Line, note: Note, asked: Option<Duration>, entry
 
 fn reason_of(entry: Entry) -> &'static str {
     match entry.kind() {
-        Kind::Plain => "not offloaded",
+        Kind::Plain | Kind::Epoll => "not offloaded",
         Kind::Undecided => "not decided yet",
         Kind::Bound => "not listening yet",
         Kind::Listener | Kind::Connection => "placeholder",

@@ -58,7 +58,7 @@ use crate::errno;
 use crate::guard;
 use crate::lock::ForkLock;
 use crate::log::say;
-use crate::table::{self, Entry};
+use crate::table::{self, Entry, Kind};
 
 const OFF: u8 = 0;
 const LINES: u8 = 1;
@@ -224,7 +224,7 @@ fn end(call: Call, args: &[Arg], begun: &Begun, value: i64) {
     with_lines(|lines| lines.end(&ended));
 }
 
-/// What the descriptors of a call are to us: the first that is ours, if one is.
+/// What the descriptors of a call are to us: the first that is a socket of ours, if one is.
 fn entry(args: &[Arg]) -> Option<Entry> {
     let entries = || {
         args.iter().filter_map(|arg| match *arg {
@@ -232,7 +232,8 @@ fn entry(args: &[Arg]) -> Option<Entry> {
             _ => None,
         })
     };
-    entries().find(|entry| !entry.is_plain()).or_else(|| entries().next())
+    let is_socket = |entry: &Entry| !entry.is_plain() && entry.kind() != Kind::Epoll;
+    entries().find(is_socket).or_else(|| entries().next())
 }
 
 /// `None` if another thread holds the lines for too long, or a fault of ours ended the work. `errno` is as before.

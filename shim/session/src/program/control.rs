@@ -107,7 +107,7 @@ impl Session {
         };
         let answer = self.request(&message, None)?;
         let name = String::from_utf8(answer.value).map_err(|_| Errno::PROTO)?;
-        let [fd, _] = answer.fds;
+        let [fd, ..] = answer.fds;
         Ok(Listening { placeholder: fd, name })
     }
 

@@ -6,6 +6,7 @@
 
 mod control;
 mod open;
+mod ready;
 #[cfg(all(test, not(loom)))]
 mod ruined;
 mod stream;
@@ -41,6 +42,8 @@ pub struct Session {
     memory: Memory,
     control: OwnedFd,
     doorbell: OwnedFd,
+    /// Wakes this program, where the agent knows how.
+    bell: Option<OwnedFd>,
 }
 
 impl Session {
@@ -53,8 +56,11 @@ impl Session {
     }
 
     /// The descriptors the program must not close.
-    pub fn private_fds(&self) -> [RawFd; 2] {
-        [self.control.as_raw_fd(), self.doorbell.as_raw_fd()]
+    pub fn private_fds(&self) -> impl Iterator<Item = RawFd> {
+        [Some(&self.control), Some(&self.doorbell), self.bell.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(AsRawFd::as_raw_fd)
     }
 
     /// Tells the card something it cannot see, in order with everything written before and after.

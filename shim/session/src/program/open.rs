@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
-use crate::frame::{self, FRAME_BYTES_MAX, Received};
+use crate::frame::{self, FRAME_BYTES_MAX, FrameFds, Received};
 use crate::layout::{LAYOUT_MAX, LAYOUT_MIN, RX_BYTES};
 use crate::memory::{Memory, MemoryError};
 use crate::program::Session;
@@ -105,7 +105,7 @@ fn system(step: &'static str) -> impl Fn(Errno) -> OpenError {
 }
 
 impl Session {
-    /// Opens a session at `path` for `program`. The two descriptors it keeps are numbered from `fd_floor` up, or as high as the
+    /// Opens a session at `path` for `program`. The descriptors it keeps, three at most, are numbered from `fd_floor` up, or as high as the
     /// process's limit allows.
     ///
     /// # Errors
@@ -113,12 +113,17 @@ impl Session {
     pub fn open(path: &Path, program: &str, fd_floor: RawFd) -> Result<Session, OpenError> {
         let control = connect(path)?;
         greet(&control, path, program)?;
-        let (memory, doorbell) = take_answer(&control, path)?;
+        let [memory, doorbell, bell] = take_answer(&control, path)?;
+        let (Some(memory), Some(doorbell)) = (memory, doorbell) else {
+            let what = "its Hello came without memory and doorbell".into();
+            return Err(OpenError::Answer { path: path.into(), what });
+        };
         let memory = Memory::open(memory.as_fd())?;
         Ok(Session {
             memory,
             control: lift(control, fd_floor)?,
             doorbell: lift(doorbell, fd_floor)?,
+            bell: bell.map(|bell| lift(bell, fd_floor)).transpose()?,
         })
     }
 }
@@ -183,8 +188,8 @@ fn greet(control: &OwnedFd, path: &Path, program: &str) -> Result<(), OpenError>
     }
 }
 
-/// The agent's Hello comes with the memory and the doorbell; a Reply instead says why not.
-fn take_answer(control: &OwnedFd, path: &Path) -> Result<(OwnedFd, OwnedFd), OpenError> {
+/// The agent's Hello comes with the memory, the doorbell, and from layout 2 on the bell; a Reply instead says why not.
+fn take_answer(control: &OwnedFd, path: &Path) -> Result<FrameFds, OpenError> {
     let unclear = |what: String| OpenError::Answer { path: path.into(), what };
     let mut buffer = vec![0; FRAME_BYTES_MAX];
     let mut received = frame::receive(control, &mut buffer, RecvFlags::empty());
@@ -198,10 +203,7 @@ fn take_answer(control: &OwnedFd, path: &Path) -> Result<(OwnedFd, OwnedFd), Ope
         return Err(OpenError::Absent { path: path.into(), errno: Errno::CONNRESET });
     }
     match mqttshim_schema::decode(&buffer[..length]) {
-        Ok(Message::Hello(_)) => match fds {
-            [Some(memory), Some(doorbell)] => Ok((memory, doorbell)),
-            _ => Err(unclear("its Hello came without memory and doorbell".into())),
-        },
+        Ok(Message::Hello(_)) => Ok(fds),
         Ok(Message::Reply { value, .. }) => Err(OpenError::Refused {
             path: path.into(),
             reason: String::from_utf8_lossy(value).into_owned(),

@@ -300,15 +300,22 @@ fn positions(words: &Slot) -> (u64, u64) {
 
 /// The ring was emptied up to `tail`, or found so. Under the slot's lock.
 fn drained(words: &Slot, tail: u64, placeholder: BorrowedFd<'_>) {
-    let token = RxToken {
-        armed: &words.agent.rx_armed,
-        extra: &words.agent.rx_extra,
-        debt: &words.program.rx_debt,
-    };
-    token.drained(
+    let how = if words.listed.load(Ordering::Relaxed) == 1 { token::LIST } else { token::BYTE };
+    rx_token(words).drained(
+        how,
         || words.agent.rx_head.load(Ordering::SeqCst) != tail,
         || take_byte(placeholder) == Ok(1),
     );
+}
+
+/// The receive token of a socket.
+pub(super) fn rx_token(words: &Slot) -> RxToken<'_> {
+    RxToken {
+        armed: &words.agent.rx_armed,
+        asked: &words.program.rx_asked,
+        extra: &words.agent.rx_extra,
+        debt: &words.program.rx_debt,
+    }
 }
 
 fn take_byte(placeholder: BorrowedFd<'_>) -> Result<usize, Errno> {
@@ -337,15 +344,10 @@ fn look_at_placeholder(words: &Slot, placeholder: BorrowedFd<'_>) -> Option<Read
         }
         Ok(0) | Err(_) => None,
         Ok(_) => {
-            let token = RxToken {
-                armed: &words.agent.rx_armed,
-                extra: &words.agent.rx_extra,
-                debt: &words.program.rx_debt,
-            };
             if !is_unchanged() {
                 return None;
             }
-            if words.edge.load(Ordering::Relaxed) == 0 && token.is_stray() {
+            if words.edge.load(Ordering::Relaxed) == 0 && rx_token(words).is_stray() {
                 // A byte sent for newer data would have cleared `armed` before it was sent.
                 let _ = take_byte(placeholder);
             }

@@ -5,13 +5,16 @@
 //! byte that lies on the wire. Bytes are dear (a system call each), so they are sent only when a state changes:
 //!
 //! ```text
-//! receive   agent: push, armed 1→0 ──► one byte            program: ring empty, armed 0→1, one byte owed
+//! receive   agent: push, armed→0 ──► one byte              program: ring empty, 0→armed, one byte owed
+//!                            └─────► or the ready list     program: ring empty, 0→armed, nothing owed
 //! send      program: no room, filler, blocked 0→1, entry ──► agent: room and blocked 1→0, one filler taken
 //! ```
 //!
-//! **Receive.** bytes sent − bytes taken − bytes owed = 1 − armed. The program never takes "everything there is": that
-//! could eat the byte of newer data. It owes exactly one byte for each arming, takes back the arming when data slipped in,
-//! and pays what it owes as far as the bytes have arrived; the rest stays a debt for the next read.
+//! **Receive.** An arming says how it wants to be announced: by a byte on the wire, or on the session's ready list, which a
+//! program that waits in its own `epoll_wait` looks at, and which costs nobody a system call. bytes sent − bytes taken −
+//! bytes owed = 1 where the latest arming asked for a byte and was announced, else 0. The program never takes "everything
+//! there is": that could eat the byte of newer data. It owes exactly one byte for each announced arming, takes back the arming
+//! when data slipped in, and pays what it owes as far as the bytes have arrived; the rest stays a debt for the next read.
 //!
 //! **Send.** The program cannot read its own filler back, so it never cancels: the Blocked entry it pushes *after* setting
 //! `blocked` makes the agent look again, whatever credit came in between.
@@ -21,10 +24,20 @@
 
 use crate::sync::{AtomicU32, Ordering, fence};
 
+/// Not armed: what is in the ring was announced.
+pub(crate) const ANNOUNCED: u32 = 0;
+/// Armed: newer data is to be announced by a byte on the wire.
+pub(crate) const BYTE: u32 = 1;
+/// Armed: newer data is to be announced on the ready list.
+pub(crate) const LIST: u32 = 2;
+
 /// The receive side of one socket, as the program sees it.
 pub(crate) struct RxToken<'a> {
-    /// 1: the ring was seen empty and no byte is on its way. Set by the program, cleared by whoever swaps it first.
+    /// [`BYTE`] or [`LIST`]: the ring was seen empty and nothing was announced since. Set by the program, cleared by whoever
+    /// swaps it first.
     pub(crate) armed: &'a AtomicU32,
+    /// What the latest arming asked for. Guarded by the slot's lock.
+    pub(crate) asked: &'a AtomicU32,
     /// Bytes the agent sent beyond the protocol, for edge-triggered watchers.
     pub(crate) extra: &'a AtomicU32,
     /// Bytes the program still has to take. Guarded by the slot's lock.
@@ -32,18 +45,28 @@ pub(crate) struct RxToken<'a> {
 }
 
 impl RxToken<'_> {
-    /// Call when the ring was emptied or found empty, under the slot's lock. `has_data` looks at the ring again; `take`
-    /// takes one byte from the placeholder without blocking and says whether there was one.
-    pub(crate) fn drained(&self, has_data: impl FnOnce() -> bool, take: impl FnMut() -> bool) {
-        if self.armed.swap(1, Ordering::SeqCst) == 0 {
-            self.owe(1);
+    /// Call when the ring was emptied or found empty, under the slot's lock: newer data is to be announced by `how`. `has_data`
+    /// looks at the ring again; `take` takes one byte from the placeholder without blocking and says whether there was one.
+    pub(crate) fn drained(
+        &self,
+        how: u32,
+        has_data: impl FnOnce() -> bool,
+        take: impl FnMut() -> bool,
+    ) {
+        let before = self.asked.load(Ordering::Relaxed);
+        self.asked.store(how, Ordering::Relaxed);
+        if self.armed.swap(how, Ordering::SeqCst) == ANNOUNCED {
+            let spent = u32::from(before == BYTE);
+            self.owe(spent);
             fence(Ordering::SeqCst);
             if has_data() {
-                // Taken back, unless the agent saw it: the byte on the placeholder stays, for this data. As in `pay`, the debt
-                // is lowered first.
-                self.owe(u32::MAX);
-                if self.armed.swap(0, Ordering::SeqCst) == 0 {
-                    self.owe(1);
+                // Taken back, unless the agent saw it: the earlier announcement stays, for this data. As in `pay`, the debt is
+                // lowered first.
+                self.owe(spent.wrapping_neg());
+                if self.armed.swap(ANNOUNCED, Ordering::SeqCst) == ANNOUNCED {
+                    self.owe(spent);
+                } else {
+                    self.asked.store(before, Ordering::Relaxed);
                 }
             }
         }
@@ -51,10 +74,20 @@ impl RxToken<'_> {
         self.pay(take);
     }
 
+    /// From now on data is announced by bytes. Under the slot's lock. `true`: there is data that was announced on the list
+    /// alone, and the agent must be asked for its byte.
+    pub(crate) fn wants_bytes(&self) -> bool {
+        if self.asked.swap(BYTE, Ordering::Relaxed) == BYTE {
+            return false;
+        }
+        let armed = self.armed.compare_exchange(LIST, BYTE, Ordering::SeqCst, Ordering::SeqCst);
+        armed.is_err()
+    }
+
     /// Whether a byte found on the placeholder of an empty ring means nothing: no data can have caused it. Not to be asked of
     /// a socket watched for edges, whose extra bytes may be seen before they are counted.
     pub(crate) fn is_stray(&self) -> bool {
-        self.armed.load(Ordering::SeqCst) == 1 && self.debt.load(Ordering::Relaxed) == 0
+        self.armed.load(Ordering::SeqCst) != ANNOUNCED && self.debt.load(Ordering::Relaxed) == 0
     }
 
     /// Adds to the debt, modulo 2³².
@@ -76,10 +109,10 @@ impl RxToken<'_> {
     }
 }
 
-/// The agent pushed data. Says whether it must put a byte on the wire now.
-pub(crate) fn announce(armed: &AtomicU32) -> bool {
+/// The agent pushed data. Says how it must announce that now: by [`BYTE`], by [`LIST`], or not at all.
+pub(crate) fn announce(armed: &AtomicU32) -> u32 {
     fence(Ordering::SeqCst);
-    armed.swap(0, Ordering::SeqCst) == 1
+    armed.swap(ANNOUNCED, Ordering::SeqCst)
 }
 
 /// The program found no room to send. Says whether it is the first to: then it sends a filler by `filler`, and afterwards

@@ -22,37 +22,63 @@ struct Receive {
     taken: Mutex<u32>,
     wire: Mutex<u32>,
     armed: AtomicU32,
+    asked: AtomicU32,
     extra: AtomicU32,
     debt: AtomicU32,
     is_edge: bool,
+    /// How the program wants to be told; whether it is on the ready list; bytes the agent was asked for.
+    how: AtomicU32,
+    news: AtomicU32,
+    wants: AtomicU32,
 }
 
 impl Receive {
-    fn new(is_edge: bool) -> Arc<Self> {
+    fn new(is_edge: bool, how: u32) -> Arc<Self> {
         Arc::new(Receive {
             pushed: AtomicU32::new(0),
             taken: Mutex::new(0),
             wire: Mutex::new(0),
-            armed: AtomicU32::new(1),
+            armed: AtomicU32::new(how),
+            asked: AtomicU32::new(how),
             extra: AtomicU32::new(0),
             debt: AtomicU32::new(0),
             is_edge,
+            how: AtomicU32::new(how),
+            news: AtomicU32::new(0),
+            wants: AtomicU32::new(0),
         })
     }
 
     fn token(&self) -> RxToken<'_> {
-        RxToken { armed: &self.armed, extra: &self.extra, debt: &self.debt }
+        RxToken { armed: &self.armed, asked: &self.asked, extra: &self.extra, debt: &self.debt }
     }
 
     /// `Host::deliver` and what the agent does about its verdict.
     fn agent_pushes(&self) {
         self.pushed.fetch_add(1, Ordering::SeqCst);
-        if announce(&self.armed) {
-            *self.wire.lock().unwrap() += 1;
-        } else if self.is_edge {
-            *self.wire.lock().unwrap() += 1;
-            self.extra.fetch_add(1, Ordering::SeqCst);
+        match announce(&self.armed) {
+            BYTE => *self.wire.lock().unwrap() += 1,
+            LIST => self.news.store(1, Ordering::SeqCst),
+            _ if self.is_edge => {
+                *self.wire.lock().unwrap() += 1;
+                self.extra.fetch_add(1, Ordering::SeqCst);
+            }
+            _ => {}
         }
+    }
+
+    /// `Session::unlist`.
+    fn program_unlists(&self) {
+        let _taken = self.taken.lock().unwrap();
+        self.how.store(BYTE, Ordering::SeqCst);
+        if self.token().wants_bytes() {
+            self.wants.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// What the agent does about a WantsByte entry.
+    fn agent_answers(&self) {
+        *self.wire.lock().unwrap() += self.wants.swap(0, Ordering::SeqCst);
     }
 
     fn take_byte(&self) -> bool {
@@ -71,7 +97,8 @@ impl Receive {
             let seen = *taken;
             let has_data = || seen < self.pushed.load(Ordering::SeqCst);
             if !has_data() {
-                self.token().drained(has_data, || self.take_byte());
+                let how = self.how.load(Ordering::SeqCst);
+                self.token().drained(how, has_data, || self.take_byte());
             }
             if is_found || self.looks_at_placeholder(seen) {
                 return;
@@ -97,11 +124,16 @@ impl Receive {
         let wire = *self.wire.lock().unwrap();
         let debt = newest(&self.debt);
         let extra = newest(&self.extra);
-        if taken < pushed {
-            assert!(wire > debt + extra, "data is there and nothing wakes the program");
-        }
         let armed = newest(&self.armed);
-        assert_eq!(wire, debt + extra + 1 - armed, "a byte was lost or is stuck");
+        let announced = u32::from(newest(&self.asked) == BYTE && armed == ANNOUNCED);
+        if taken < pushed {
+            let is_told = announced == 1 || newest(&self.news) == 1;
+            assert!(is_told && armed == ANNOUNCED, "data is there and nothing wakes the program");
+        }
+        assert_eq!(wire, debt + extra + announced, "a byte was lost or is stuck");
+        if newest(&self.how) == BYTE {
+            assert_eq!(newest(&self.asked), BYTE, "whoever waits on the wire waits for ever");
+        }
         // Reads after everything stopped leave nothing behind.
         for _ in 0..=pushed {
             self.program_reads();
@@ -112,9 +144,9 @@ impl Receive {
     }
 }
 
-fn two_readers_against_the_agent(is_edge: bool) {
+fn two_readers_against_the_agent(is_edge: bool, how: u32) {
     loom::model(move || {
-        let socket = Receive::new(is_edge);
+        let socket = Receive::new(is_edge, how);
         let readers: Vec<_> = (0..2)
             .map(|_| {
                 let socket = Arc::clone(&socket);
@@ -132,12 +164,35 @@ fn two_readers_against_the_agent(is_edge: bool) {
 
 #[test]
 fn two_readers_lose_no_wake_up_and_leave_no_byte() {
-    two_readers_against_the_agent(false);
+    two_readers_against_the_agent(false, BYTE);
+}
+
+#[test]
+fn two_readers_of_a_listed_socket_hear_of_everything_without_a_byte() {
+    two_readers_against_the_agent(false, LIST);
+}
+
+#[test]
+fn a_socket_that_goes_back_to_its_wire_under_way_finds_its_byte_there() {
+    loom::model(|| {
+        let socket = Receive::new(false, LIST);
+        let others = [Receive::program_reads, Receive::program_unlists].map(|does| {
+            let socket = Arc::clone(&socket);
+            thread::spawn(move || does(&socket))
+        });
+        socket.agent_pushes();
+        socket.agent_pushes();
+        for other in others {
+            other.join().unwrap();
+        }
+        socket.agent_answers();
+        socket.settle();
+    });
 }
 
 #[test]
 fn an_edge_triggered_socket_pays_for_its_extra_bytes() {
-    two_readers_against_the_agent(true);
+    two_readers_against_the_agent(true, BYTE);
 }
 
 /// One socket's send side.
