@@ -172,4 +172,24 @@ cases! {
     calls_by_number_reach_the_socket
     a_spawned_child_that_closes_takes_nothing_from_its_parent
     a_daemon_leaves_its_standard_input_behind
+
+    // userlevel.c
+    readiness_lasts_until_everything_is_read
+    a_wait_sleeps_until_something_comes
+    interest_may_change_before_and_after_arrival
+    many_registrations_may_change_between_two_waits
+    everybody_has_a_turn_where_there_is_room_for_one
+    ends_and_errors_come_with_what_can_be_read
+    a_connection_of_the_set_can_be_polled_selected_and_waited_for
+    poll_finds_at_once_what_the_set_was_told
+    a_set_can_be_polled_and_nested
+    a_copy_of_a_set_is_the_set
+    a_set_that_is_closed_gives_its_connections_to_the_next
+    a_copy_of_a_connection_keeps_its_registration
+    a_forked_child_and_its_parent_see_the_same_set
+    a_thread_that_waits_hears_of_what_another_registers
+    two_threads_wait_for_one_set
+    a_signal_ends_a_wait_and_the_next_goes_on
+    a_wait_of_nanoseconds_is_a_wait
+    registrations_that_only_the_kernel_can_keep_are_kept
 }
