@@ -10,6 +10,7 @@ use crate::epoll::{self, Collected, Control, Interest};
 use crate::guard;
 use crate::real;
 use crate::table::{self, Entry, Flag, Kind};
+use crate::trace;
 use crate::watches::{self, Watch};
 
 /// A set was made.
@@ -86,7 +87,10 @@ hook! {
         });
         if kind == Kind::Connection && let Some(interest) = interest {
             match guard::fenced(|| epoll::control(epoll, operation, fd, interest)) {
-                Some(Control::Done) => return 0,
+                Some(Control::Done) => {
+                    trace::is_ring();
+                    return 0;
+                }
                 Some(Control::Fail(errno)) => return int(fail(errno)),
                 Some(Control::Kernel) | None => {}
             }
@@ -192,6 +196,7 @@ impl Wait {
                 Some(Collected::Ready(0)) => false,
                 Some(Collected::Doze) => true,
                 Some(Collected::Ready(ready)) => {
+                    trace::is_ring();
                     let more = self.kernel_now(&mut events[ready..]);
                     return count(epoll::join(&mut events[..ready + more], ready));
                 }
