@@ -98,8 +98,11 @@ struct Bytes {
 }
 
 /// Plays events, and cuts every input where `cut` says so. Returns what went in and out of each connection's lives.
-fn play(config: CoreConfig, events: &[Event], cut: usize) -> (Scene, Vec<Bytes>) {
+fn play(config: CoreConfig, is_late: bool, events: &[Event], cut: usize) -> (Scene, Vec<Bytes>) {
     let mut scene = Scene::with_config(config);
+    if is_late {
+        scene.core.expect_late_deliveries();
+    }
     let mut lives = Vec::new();
     let mut open: Vec<(ConnId, Bytes)> =
         (0..CONNECTIONS).map(|_| (scene.open(), Bytes::default())).collect();
@@ -146,9 +149,9 @@ proptest! {
 
     #[test]
     fn by_observation_every_byte_passes_unchanged_both_ways(
-        events in events(), cut in 1..20_usize,
+        events in events(), is_late: bool, cut in 1..20_usize,
     ) {
-        let (_, lives) = play(CoreConfig::default(), &events, cut);
+        let (_, lives) = play(CoreConfig::default(), is_late, &events, cut);
         for life in lives {
             prop_assert_eq!(life.to_broker, life.client);
             prop_assert_eq!(life.to_client, life.broker);
@@ -156,10 +159,12 @@ proptest! {
     }
 
     #[test]
-    fn any_split_of_the_streams_gives_the_same_output(events in events(), cut in 1..20_usize) {
+    fn any_split_of_the_streams_gives_the_same_output(
+        events in events(), is_late: bool, cut in 1..20_usize,
+    ) {
         let config = CoreConfig { trust: crate::mqtt::Trust::Suback, ..CoreConfig::default() };
-        let (whole, whole_lives) = play(config, &events, usize::MAX);
-        let (split, split_lives) = play(config, &events, cut);
+        let (whole, whole_lives) = play(config, is_late, &events, usize::MAX);
+        let (split, split_lives) = play(config, is_late, &events, cut);
         for (whole, split) in whole_lives.iter().zip(&split_lives) {
             prop_assert_eq!(&whole.to_broker, &split.to_broker);
             prop_assert_eq!(&whole.to_client, &split.to_client);
@@ -168,9 +173,9 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_left_when_everybody_is_gone(events in events()) {
+    fn nothing_is_left_when_everybody_is_gone(events in events(), is_late: bool) {
         let config = CoreConfig { trust: crate::mqtt::Trust::Suback, ..CoreConfig::default() };
-        let (mut scene, _) = play(config, &events, usize::MAX);
+        let (mut scene, _) = play(config, is_late, &events, usize::MAX);
         prop_assert_eq!(scene.core.counters().connections, 0);
         // Persistent sessions end when their clients come back clean.
         for name in ["a", "b", "c"] {
@@ -193,6 +198,8 @@ struct Broker {
     framers: BTreeMap<ConnId, Framer>,
     /// What could not be written to connections whose window is closed.
     backlogs: BTreeMap<ConnId, Vec<u8>>,
+    /// Copies that will be written later than anything else, if this broker is of the kind that answers first.
+    mailboxes: Option<BTreeMap<ConnId, VecDeque<Vec<u8>>>>,
 }
 
 impl Broker {
@@ -218,6 +225,25 @@ impl Broker {
         if !rest.is_empty() {
             scene.core.handle_broker_blocked(conn);
             self.backlogs.insert(conn, rest);
+        }
+    }
+
+    /// Hands a copy over, or writes it at once.
+    fn send(&mut self, scene: &mut Scene, conn: ConnId, copy: Vec<u8>) {
+        match &mut self.mailboxes {
+            Some(mailboxes) => mailboxes.entry(conn).or_default().push_back(copy),
+            None => self.write(scene, conn, copy),
+        }
+    }
+
+    /// Writes so many copies that were handed over.
+    fn deliver(&mut self, scene: &mut Scene, conn: ConnId, count: usize) {
+        let mailbox = self.mailboxes.as_mut().and_then(|it| it.get_mut(&conn));
+        let copies: Vec<_> = mailbox
+            .map(|mailbox| mailbox.drain(..count.min(mailbox.len())).collect())
+            .unwrap_or_default();
+        for copy in copies {
+            self.write(scene, conn, copy);
         }
     }
 
@@ -265,7 +291,7 @@ impl Broker {
                     .map(|(&conn, _)| conn)
                     .collect();
                 for receiver in receivers {
-                    self.write(scene, receiver, publish(topic, payload));
+                    self.send(scene, receiver, publish(topic, payload));
                 }
                 if bytes[0] == 0x32 {
                     self.write(scene, conn, packet(0x40, &bytes[5..7]));
@@ -284,6 +310,7 @@ enum Move {
     Serve(usize),
     CloseWindow(usize),
     LetThrough(usize, usize),
+    Deliver(usize, usize),
 }
 
 fn moves() -> impl Strategy<Value = Vec<Move>> {
@@ -299,6 +326,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         10 => client.clone().prop_map(Move::Serve),
         1 => client.clone().prop_map(Move::CloseWindow),
         3 => (client, 0..60_usize).prop_map(|(client, bytes)| Move::LetThrough(client, bytes)),
+        12 => (0..5_usize, 0..6_usize).prop_map(|(client, count)| Move::Deliver(client, count)),
     ];
     prop::collection::vec(one, 0..120)
 }
@@ -324,62 +352,81 @@ proptest! {
 
     #[test]
     fn subscribers_see_each_publishers_messages_once_and_in_order(moves in moves()) {
+        spend(Scene::new(), Broker::default(), &moves)?;
+    }
+
+    #[test]
+    fn they_do_so_too_where_the_broker_answers_before_it_delivers(moves in moves()) {
         let mut scene = Scene::new();
-        let mut broker = Broker::default();
-        let clients: Vec<_> = ["w", "x", "y", "z"].map(|id| {
+        scene.core.expect_late_deliveries();
+        let broker = Broker { mailboxes: Some(BTreeMap::new()), ..Broker::default() };
+        spend(scene, broker, &moves)?;
+    }
+}
+
+/// An afternoon of four clients and one that watches them.
+fn spend(mut scene: Scene, mut broker: Broker, moves: &[Move]) -> Result<(), TestCaseError> {
+    let clients: Vec<_> = ["w", "x", "y", "z"]
+        .map(|id| {
             let conn = scene.open();
             scene.client(conn, v311(id).bytes());
             broker.serve(&mut scene, conn);
             conn
-        }).into();
-        // Subscribed from first to last: it must see everything.
-        let watcher = scene.open();
-        scene.client(watcher, [v311("all").bytes(), subscribe(1, &["#"])].concat());
-        broker.serve(&mut scene, watcher);
-        broker.serve(&mut scene, watcher);
+        })
+        .into();
+    // Subscribed from first to last: it must see everything.
+    let watcher = scene.open();
+    scene.client(watcher, [v311("all").bytes(), subscribe(1, &["#"])].concat());
+    broker.serve(&mut scene, watcher);
+    broker.serve(&mut scene, watcher);
 
-        let mut number = 0;
-        let mut sent: BTreeMap<(String, char), VecDeque<u32>> = BTreeMap::new();
-        for (step, one) in moves.iter().enumerate() {
-            let packet_id = step as u16 + 1;
-            match *one {
-                Move::Serve(client) => broker.serve(&mut scene, clients[client]),
-                Move::CloseWindow(client) => broker.close_window(clients[client]),
-                Move::LetThrough(client, bytes) => {
-                    broker.let_through(&mut scene, clients[client], bytes);
-                }
-                Move::Subscribe { client, filter } => {
-                    scene.client(clients[client], subscribe(packet_id, &[filter]));
-                }
-                Move::Unsubscribe { client, filter } => {
-                    scene.client(clients[client], unsubscribe(packet_id, &[filter]));
-                }
-                Move::Publish { client, topic, is_slow } => {
-                    number += 1;
-                    let name = char::from(b'0' + client as u8);
-                    let payload = format!("{name}{number}");
-                    sent.entry((topic.to_owned(), name)).or_default().push_back(number);
-                    let packet = if is_slow {
-                        publish_qos1(topic, packet_id, &payload)
-                    } else {
-                        publish(topic, &payload)
-                    };
-                    scene.client(clients[client], packet);
-                }
+    let mut number = 0;
+    let mut sent: BTreeMap<(String, char), VecDeque<u32>> = BTreeMap::new();
+    for (step, one) in moves.iter().enumerate() {
+        let packet_id = step as u16 + 1;
+        match *one {
+            Move::Serve(client) => broker.serve(&mut scene, clients[client]),
+            Move::CloseWindow(client) => broker.close_window(clients[client]),
+            Move::LetThrough(client, bytes) => {
+                broker.let_through(&mut scene, clients[client], bytes);
             }
-        }
-        for _ in 0..4 {
-            for &conn in clients.iter().chain([&watcher]) {
-                broker.let_through(&mut scene, conn, usize::MAX);
-                broker.serve(&mut scene, conn);
+            Move::Deliver(client, count) => {
+                let conn = clients.get(client).copied().unwrap_or(watcher);
+                broker.deliver(&mut scene, conn, count);
             }
-        }
-        prop_assert_eq!(received(&scene.client_gets(watcher)), sent.clone());
-        for &conn in &clients {
-            for (key, numbers) in received(&scene.client_gets(conn)) {
-                prop_assert!(numbers.iter().is_sorted_by(|a, b| a < b), "{key:?} {numbers:?}");
-                prop_assert!(numbers.iter().all(|n| sent[&key].contains(n)));
+            Move::Subscribe { client, filter } => {
+                scene.client(clients[client], subscribe(packet_id, &[filter]));
+            }
+            Move::Unsubscribe { client, filter } => {
+                scene.client(clients[client], unsubscribe(packet_id, &[filter]));
+            }
+            Move::Publish { client, topic, is_slow } => {
+                number += 1;
+                let name = char::from(b'0' + client as u8);
+                let payload = format!("{name}{number}");
+                sent.entry((topic.to_owned(), name)).or_default().push_back(number);
+                let packet = if is_slow {
+                    publish_qos1(topic, packet_id, &payload)
+                } else {
+                    publish(topic, &payload)
+                };
+                scene.client(clients[client], packet);
             }
         }
     }
+    for _ in 0..4 {
+        for &conn in clients.iter().chain([&watcher]) {
+            broker.deliver(&mut scene, conn, usize::MAX);
+            broker.let_through(&mut scene, conn, usize::MAX);
+            broker.serve(&mut scene, conn);
+        }
+    }
+    prop_assert_eq!(received(&scene.client_gets(watcher)), sent.clone());
+    for &conn in &clients {
+        for (key, numbers) in received(&scene.client_gets(conn)) {
+            prop_assert!(numbers.iter().is_sorted_by(|a, b| a < b), "{key:?} {numbers:?}");
+            prop_assert!(numbers.iter().all(|n| sent[&key].contains(n)));
+        }
+    }
+    Ok(())
 }
