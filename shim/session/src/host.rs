@@ -14,6 +14,7 @@ use crate::entry::{Entries, Entry, RingViolation};
 use crate::layout::{RX_BYTES, Slot, State, TX_BYTES};
 use crate::memory::{Memory, MemoryError};
 use crate::program::SlotId;
+use crate::ready;
 use crate::sync::{Ordering, fence};
 use crate::token;
 
@@ -197,7 +198,7 @@ impl Host {
         let wake = match token::announce(&words.agent.rx_armed) {
             token::BYTE => Wake::Token,
             token::LIST => {
-                self.list(slot.index, words);
+                ready::put(&self.memory, slot.index, words, self.bell.as_fd());
                 Wake::No
             }
             _ if words.edge.load(Ordering::SeqCst) == 1 => Wake::Edge,
@@ -205,35 +206,6 @@ impl Host {
         };
         self.rx_heads[slot.index as usize] = head;
         Ok(wake)
-    }
-
-    /// Puts a slot on the ready list, and rings if a thread of the program sleeps over it.
-    fn list(&self, index: u32, words: &Slot) {
-        let header = self.memory.header();
-        if words.agent.ready_on.swap(1, Ordering::SeqCst) == 0 {
-            let newest = &header.ready.0;
-            // Of the program's many threads only one takes, and it takes all: the exchange fails at most now and then.
-            let mut next = newest.load(Ordering::Relaxed);
-            loop {
-                words.agent.ready_next.store(next, Ordering::Relaxed);
-                let put = newest.compare_exchange_weak(
-                    next,
-                    index + 1,
-                    Ordering::SeqCst,
-                    Ordering::Relaxed,
-                );
-                match put {
-                    Ok(_) => break,
-                    Err(other) => next = other,
-                }
-            }
-        }
-        fence(Ordering::SeqCst);
-        let dozing = &header.dozing.0;
-        if dozing.load(Ordering::SeqCst) == 1 && dozing.swap(0, Ordering::SeqCst) == 1 {
-            // One that is full already wakes.
-            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
-        }
     }
 
     /// Puts an accepted connection on a listener's queue, as [`deliver`](Self::deliver) does with bytes.

@@ -36,6 +36,8 @@ mod memory;
 #[cfg(not(loom))]
 mod program;
 #[cfg(not(loom))]
+mod ready;
+#[cfg(not(loom))]
 #[allow(unsafe_code, reason = "copies bytes into and out of the mapping")]
 mod ring;
 

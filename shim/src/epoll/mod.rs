@@ -284,7 +284,7 @@ impl Set {
     /// Chains a member that has bytes, and wakes whoever sleeps.
     fn look_at(&mut self, fd: RawFd, session: &Session) {
         let Some(socket) = table::get(fd).socket() else { return };
-        if session.has_bytes(socket.slot) {
+        if session.has_bytes(socket.slot, descriptor::borrow(fd)) {
             self.members.chain(fd);
             session.rouse();
         }

@@ -7,6 +7,7 @@ use libc::epoll_event;
 use mqttshim_session::Session;
 
 use super::{Set, WAITING, bell_data, lock};
+use crate::descriptor;
 use crate::descriptors;
 use crate::table::{self, Flag};
 
@@ -112,7 +113,7 @@ impl Set {
         let interest = self.members.interest(fd)?;
         let events = interest.events & (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
         let socket = table::get(fd).socket()?;
-        let is_ready = events != 0 && session.has_bytes(socket.slot);
+        let is_ready = session.has_bytes(socket.slot, descriptor::borrow(fd)) && events != 0;
         is_ready.then_some(epoll_event { events, u64: interest.data })
     }
 }

@@ -10,8 +10,10 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::entry::Kind;
+use crate::layout::Slot;
 use crate::lock;
 use crate::program::{Session, SlotId, stream};
+use crate::ready;
 use crate::sync::{Ordering, fence};
 
 impl Session {
@@ -45,26 +47,25 @@ impl Session {
         lacks_byte
     }
 
-    /// Whether a read would find bytes.
-    pub fn has_bytes(&self, slot: SlotId) -> bool {
+    /// Whether a read would find bytes. If not, the next to come are announced: what was announced already may have been read
+    /// before its news was taken from the list, and an announcement is made only once.
+    pub fn has_bytes(&self, slot: SlotId, placeholder: BorrowedFd<'_>) -> bool {
+        let Some(words) = self.slot(slot) else { return false };
+        if self.readable_bytes(slot) > 0 {
+            return true;
+        }
+        if stream::rx_token(words).is_armed() {
+            return false;
+        }
+        let Some(guard) = lock::lock(&words.lock) else { return false };
+        self.look(slot, words, placeholder);
+        drop(guard);
         self.readable_bytes(slot) > 0
     }
 
-    /// Calls `news` for every slot on the ready list, the newest first, and empties it. Bounded by the number of slots.
-    pub fn take_ready(&self, mut news: impl FnMut(u32)) {
-        let newest = &self.memory.header().ready.0;
-        if newest.load(Ordering::SeqCst) == 0 {
-            return;
-        }
-        let mut next = newest.swap(0, Ordering::SeqCst);
-        for _ in 0..self.memory.slots() {
-            let Some(index) = next.checked_sub(1) else { return };
-            let Some(words) = self.memory.slot(index) else { return };
-            // Read first: once it is off the list, the agent may put it on again.
-            next = words.agent.ready_next.load(Ordering::Relaxed);
-            words.agent.ready_on.store(0, Ordering::SeqCst);
-            news(index);
-        }
+    /// Empties the ready list: calls `news` for each slot index on it, the newest first.
+    pub fn take_ready(&self, news: impl FnMut(u32)) {
+        ready::take(&self.memory, news);
     }
 
     /// Says that a thread is about to sleep on the [`bell`](Self::bell). `false`: there is news, do not.
@@ -86,12 +87,15 @@ impl Session {
 
     /// Wakes a thread of this program that dozes.
     pub fn rouse(&self) {
-        let dozing = &self.memory.header().dozing.0;
-        if dozing.swap(0, Ordering::SeqCst) == 1
-            && let Some(bell) = &self.bell
-        {
-            // One that is full already wakes.
-            let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
+        if let Some(bell) = self.bell() {
+            ready::rouse(&self.memory, bell);
+        }
+    }
+
+    /// Puts a socket on the list for data that nobody else announces.
+    pub(super) fn put_on_list(&self, slot: SlotId, words: &Slot) {
+        if let Some(bell) = self.bell() {
+            ready::put(&self.memory, slot.index, words, bell);
         }
     }
 }

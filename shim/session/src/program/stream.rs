@@ -79,15 +79,13 @@ impl Session {
         into: &mut [IoSliceMut<'_>],
         peek: bool,
     ) -> Read {
-        let (Some(words), Some(ring)) = (self.slot(slot), self.memory.rx(slot.index)) else {
-            return Read::Failed(Errno::CONNRESET);
-        };
+        let Some(words) = self.slot(slot) else { return Read::Failed(Errno::CONNRESET) };
         if words.poisoned.load(Ordering::Relaxed) == 1 {
             return Read::Failed(Errno::CONNRESET);
         }
         let Some(guard) = lock::lock(&words.lock) else { return Read::Empty };
         let read = loop {
-            if let Some(read) = self.read_ring(words, ring, placeholder, into, peek) {
+            if let Some(read) = self.read_ring(slot, words, placeholder, into, peek) {
                 break read;
             }
             if let Some(read) = look_at_placeholder(words, placeholder) {
@@ -105,8 +103,8 @@ impl Session {
     /// One look at the ring. `None`: it is empty and the token is armed.
     fn read_ring(
         &self,
+        slot: SlotId,
         words: &Slot,
-        ring: Ring<'_>,
         placeholder: BorrowedFd<'_>,
         into: &mut [IoSliceMut<'_>],
         peek: bool,
@@ -131,19 +129,41 @@ impl Session {
             if has_failed && let Some(errno) = words.take_error(placeholder) {
                 return Some(Read::Failed(errno));
             }
-            drained(words, tail, placeholder);
+            self.drained(slot, words, tail, placeholder);
             return None;
         }
+        let ring = self.memory.rx(slot.index)?;
         let taken = copy_out(ring, tail, there, into);
         if !peek {
             words.program.rx_tail.store(tail.wrapping_add(taken as u64), Ordering::SeqCst);
             let stamp = words.agent.rx_stamp.load(Ordering::SeqCst);
             self.memory.header().read.fetch_max(stamp, Ordering::SeqCst);
             if taken == there {
-                drained(words, tail.wrapping_add(taken as u64), placeholder);
+                self.drained(slot, words, tail.wrapping_add(taken as u64), placeholder);
             }
         }
         Some(Read::Bytes(taken))
+    }
+
+    /// Arms the token if the ring is empty. Under the slot's lock.
+    pub(super) fn look(&self, slot: SlotId, words: &Slot, placeholder: BorrowedFd<'_>) {
+        let (head, tail) = positions(words);
+        if head == tail {
+            self.drained(slot, words, tail, placeholder);
+        }
+    }
+
+    /// The ring was emptied up to `tail`, or found so. Under the slot's lock.
+    fn drained(&self, slot: SlotId, words: &Slot, tail: u64, placeholder: BorrowedFd<'_>) {
+        let is_listed = words.listed.load(Ordering::Relaxed) == 1;
+        let is_unannounced = rx_token(words).drained(
+            if is_listed { token::LIST } else { token::BYTE },
+            || words.agent.rx_head.load(Ordering::SeqCst) != tail,
+            || take_byte(placeholder) == Ok(1),
+        );
+        if is_unannounced {
+            self.put_on_list(slot, words);
+        }
     }
 
     /// Writes as much of `from` as there is room for. What is refused or cut short is announced to the card before anything
@@ -296,16 +316,6 @@ impl Session {
 fn positions(words: &Slot) -> (u64, u64) {
     let head = words.agent.rx_head.load(Ordering::SeqCst);
     (head, words.program.rx_tail.load(Ordering::Relaxed))
-}
-
-/// The ring was emptied up to `tail`, or found so. Under the slot's lock.
-fn drained(words: &Slot, tail: u64, placeholder: BorrowedFd<'_>) {
-    let how = if words.listed.load(Ordering::Relaxed) == 1 { token::LIST } else { token::BYTE };
-    rx_token(words).drained(
-        how,
-        || words.agent.rx_head.load(Ordering::SeqCst) != tail,
-        || take_byte(placeholder) == Ok(1),
-    );
 }
 
 /// The receive token of a socket.

@@ -47,31 +47,36 @@ pub(crate) struct RxToken<'a> {
 impl RxToken<'_> {
     /// Call when the ring was emptied or found empty, under the slot's lock: newer data is to be announced by `how`. `has_data`
     /// looks at the ring again; `take` takes one byte from the placeholder without blocking and says whether there was one.
+    /// `true`: data slipped in that nobody announces. It has to be put on the ready list.
+    #[must_use]
     pub(crate) fn drained(
         &self,
         how: u32,
         has_data: impl FnOnce() -> bool,
         take: impl FnMut() -> bool,
-    ) {
+    ) -> bool {
         let before = self.asked.load(Ordering::Relaxed);
         self.asked.store(how, Ordering::Relaxed);
+        let mut is_unannounced = false;
         if self.armed.swap(how, Ordering::SeqCst) == ANNOUNCED {
             let spent = u32::from(before == BYTE);
             self.owe(spent);
             fence(Ordering::SeqCst);
             if has_data() {
-                // Taken back, unless the agent saw it: the earlier announcement stays, for this data. As in `pay`, the debt is
-                // lowered first.
+                // Taken back, unless the agent saw it: the byte on the placeholder stays, for this data. As in `pay`, the debt
+                // is lowered first. On the list nothing stays: whoever looks there may have looked already.
                 self.owe(spent.wrapping_neg());
                 if self.armed.swap(ANNOUNCED, Ordering::SeqCst) == ANNOUNCED {
                     self.owe(spent);
                 } else {
                     self.asked.store(before, Ordering::Relaxed);
+                    is_unannounced = before == LIST;
                 }
             }
         }
         self.owe(self.extra.swap(0, Ordering::SeqCst));
         self.pay(take);
+        is_unannounced
     }
 
     /// From now on data is announced by bytes. Under the slot's lock. `true`: there is data that was announced on the list
@@ -84,10 +89,15 @@ impl RxToken<'_> {
         armed.is_err()
     }
 
+    /// Whether the next data will be announced.
+    pub(crate) fn is_armed(&self) -> bool {
+        self.armed.load(Ordering::SeqCst) != ANNOUNCED
+    }
+
     /// Whether a byte found on the placeholder of an empty ring means nothing: no data can have caused it. Not to be asked of
     /// a socket watched for edges, whose extra bytes may be seen before they are counted.
     pub(crate) fn is_stray(&self) -> bool {
-        self.armed.load(Ordering::SeqCst) != ANNOUNCED && self.debt.load(Ordering::Relaxed) == 0
+        self.is_armed() && self.debt.load(Ordering::Relaxed) == 0
     }
 
     /// Adds to the debt, modulo 2³².

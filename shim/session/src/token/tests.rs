@@ -58,13 +58,34 @@ impl Receive {
         self.pushed.fetch_add(1, Ordering::SeqCst);
         match announce(&self.armed) {
             BYTE => *self.wire.lock().unwrap() += 1,
-            LIST => self.news.store(1, Ordering::SeqCst),
+            LIST => _ = self.news.swap(1, Ordering::SeqCst),
             _ if self.is_edge => {
                 *self.wire.lock().unwrap() += 1;
                 self.extra.fetch_add(1, Ordering::SeqCst);
             }
             _ => {}
         }
+    }
+
+    /// A turn of the program's own epoll: takes the news, looks at the socket while it may be readable, reads at most one byte of
+    /// it. Says whether it may be readable still.
+    fn program_polls(&self, may_be_readable: bool) -> bool {
+        if self.news.swap(0, Ordering::SeqCst) == 0 && !may_be_readable {
+            return false;
+        }
+        let mut taken = self.taken.lock().unwrap();
+        let has_data = |taken: u32| taken < newest(&self.pushed);
+        if !has_data(*taken) && !self.token().is_armed() {
+            if self.token().drained(LIST, || has_data(*taken), || self.take_byte()) {
+                _ = self.news.swap(1, Ordering::SeqCst);
+            }
+        }
+        let is_readable = has_data(*taken);
+        drop(taken);
+        if is_readable {
+            self.program_reads();
+        }
+        is_readable
     }
 
     /// `Session::unlist`.
@@ -98,7 +119,9 @@ impl Receive {
             let has_data = || seen < self.pushed.load(Ordering::SeqCst);
             if !has_data() {
                 let how = self.how.load(Ordering::SeqCst);
-                self.token().drained(how, has_data, || self.take_byte());
+                if self.token().drained(how, has_data, || self.take_byte()) {
+                    _ = self.news.swap(1, Ordering::SeqCst);
+                }
             }
             if is_found || self.looks_at_placeholder(seen) {
                 return;
@@ -170,6 +193,37 @@ fn two_readers_lose_no_wake_up_and_leave_no_byte() {
 #[test]
 fn two_readers_of_a_listed_socket_hear_of_everything_without_a_byte() {
     two_readers_against_the_agent(false, LIST);
+}
+
+#[test]
+fn a_poller_hears_of_what_another_thread_leaves_it() {
+    loom::model(|| {
+        let socket = Receive::new(false, LIST);
+        let reader = {
+            let socket = Arc::clone(&socket);
+            thread::spawn(move || socket.program_reads())
+        };
+        let agent = {
+            let socket = Arc::clone(&socket);
+            thread::spawn(move || {
+                socket.agent_pushes();
+                socket.agent_pushes();
+            })
+        };
+        let mut may_be_readable = socket.program_polls(false);
+        reader.join().unwrap();
+        agent.join().unwrap();
+        // One more after everything that was announced so far was read.
+        for last in [false, true] {
+            if last {
+                socket.agent_pushes();
+            }
+            while newest(&socket.news) == 1 || may_be_readable {
+                may_be_readable = socket.program_polls(may_be_readable);
+            }
+            assert_eq!(*socket.taken.lock().unwrap(), newest(&socket.pushed), "nobody was told");
+        }
+    });
 }
 
 #[test]
