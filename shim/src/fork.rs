@@ -101,6 +101,10 @@ fn become_child(may_lock: bool) {
     mark(WIPED.load(Ordering::Acquire));
     mqttshim_session::forget_thread_id();
     epoll::become_child();
+    if sessions::has_descriptors() {
+        // clone(2) without a handler: the parent does not know.
+        sessions::share();
+    }
     if may_lock {
         outside::announce_copies();
     }
@@ -117,6 +121,7 @@ extern "C" fn prepare() {
     HOLDS_STATE.set(true);
     guard::fenced(|| {
         if sessions::has_descriptors() {
+            sessions::share();
             table::entries(0, RawFd::MAX).for_each(|(_, entry)| descriptors::retain(entry));
         }
     });

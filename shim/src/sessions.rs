@@ -4,8 +4,9 @@
 //! restarted card never mistakes an old socket for a new one. A dead session is freed at the opening of the next but one,
 //! when no descriptor belongs to it; until then a thread may still be on its way out of a call.
 
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
 use mqttshim_schema::Notice;
 use mqttshim_session::{OpenError, Session};
@@ -27,6 +28,8 @@ static SESSIONS: [AtomicPtr<Session>; SESSIONS_MAX] =
 /// Descriptors of this process that belong to each.
 static DESCRIPTORS: [AtomicU32; SESSIONS_MAX] = [const { AtomicU32::new(0) }; SESSIONS_MAX];
 static CURRENT: AtomicU8 = AtomicU8::new(NONE);
+/// See [`share`].
+static ARE_SHARED: AtomicBool = AtomicBool::new(false);
 
 /// The session a socket belongs to.
 #[inline]
@@ -63,11 +66,27 @@ pub(crate) fn has_descriptors() -> bool {
     DESCRIPTORS.iter().any(|counter| counter.load(Ordering::Relaxed) > 0)
 }
 
+/// Before a fork while descriptors belong to the card: from now on others may hold the same ones.
+pub(crate) fn share() {
+    ARE_SHARED.store(true, Ordering::Relaxed);
+}
+
+/// Whether another process may hold the same listeners, and meet this one in the sessions that serve them.
+pub(crate) fn are_shared() -> bool {
+    ARE_SHARED.load(Ordering::Relaxed)
+}
+
 /// The session in use, opened if need be. The error is a sentence for the operator.
 pub(crate) fn ensure(state: &mut State, program: &str) -> Result<(u8, &'static Session), String> {
-    if let Some(current) = current() {
-        return Ok(current);
-    }
+    current().map_or_else(|| open_another(state, program, None), Ok)
+}
+
+/// One more session, in use from now on; with a `placeholder` the one that serves its listener, if there is one.
+pub(crate) fn open_another(
+    state: &mut State,
+    program: &str,
+    placeholder: Option<BorrowedFd<'_>>,
+) -> Result<(u8, &'static Session), String> {
     if !state.is_prepared {
         state.is_prepared = true;
         environment::warn_of_mistakes();
@@ -77,7 +96,7 @@ pub(crate) fn ensure(state: &mut State, program: &str) -> Result<(u8, &'static S
     let number = (0..SESSIONS_MAX)
         .find(|&number| SESSIONS[number].load(Ordering::Acquire).is_null())
         .ok_or("sockets of too many dead sessions are still open")?;
-    let (session, path) = open(program)?;
+    let (session, path) = open(program, placeholder)?;
     say!(Info, "session open at {}", path.display());
     for fd in session.private_fds() {
         table::replace(fd, Entry::of(Kind::Private));
@@ -86,19 +105,26 @@ pub(crate) fn ensure(state: &mut State, program: &str) -> Result<(u8, &'static S
     SESSIONS[number].store(Box::into_raw(Box::new(session)), Ordering::Release);
     let number = u8::try_from(number).expect("there are fewer than 256 sessions");
     CURRENT.store(number, Ordering::Release);
-    epoll::session_opened();
+    match placeholder {
+        None => epoll::session_opened(),
+        Some(_) => epoll::session_joined(),
+    }
     let session = numbered(number).expect("stored above");
     Ok((number, session))
 }
 
 /// Tries the session paths in order. Reports the first that is there and refuses, or else the first of all.
-fn open(program: &str) -> Result<(Session, PathBuf), String> {
+fn open(program: &str, placeholder: Option<BorrowedFd<'_>>) -> Result<(Session, PathBuf), String> {
     let name = program.rsplit('/').next().unwrap_or(program);
     let mut refusal: Option<OpenError> = None;
     let mut absence: Option<OpenError> = None;
     let paths = environment::session_paths();
     for path in &paths {
-        match Session::open(path, name, PRIVATE_FD_MIN) {
+        let opened = match placeholder {
+            Some(placeholder) => Session::join(path, name, PRIVATE_FD_MIN, placeholder),
+            None => Session::open(path, name, PRIVATE_FD_MIN),
+        };
+        match opened {
             Ok(session) => return Ok((session, path.clone())),
             Err(error) if error.is_absent() => absence = absence.or(Some(error)),
             Err(error) => refusal = refusal.or(Some(error)),

@@ -47,9 +47,13 @@ const EVENTS_MAX: usize = 256;
 /// A listener without a session. Its program opens one when it is woken.
 pub(crate) struct Orphan {
     pub(crate) name: String,
-    /// It has not been woken yet. Not at once: a program whose sessions end as fast as it opens them would never rest.
-    pub(crate) must_wake: bool,
+    /// How often it may still be woken, at one look each: a wake-up is lost that reaches a program just as it finds that there
+    /// is no agent, and a program whose sessions end as fast as it opens them must come to rest.
+    pub(crate) wakes: u32,
 }
+
+/// Wake-ups of one orphan.
+pub(crate) const WAKES: u32 = 5;
 
 /// The host end of the Comm Channel. See the crate's own words.
 pub struct Agent {
@@ -172,7 +176,7 @@ impl Agent {
     fn handle_event(&mut self, token: Token) {
         match token {
             Token::Rendezvous => self.accept_programs(),
-            Token::Control(session) => self.read_control(session),
+            Token::Control(session, number) => self.read_control(session, number),
             Token::Doorbell(session) => {
                 if let Some(peer) = self.peers.get(&session) {
                     peer.host.clear_doorbell();
@@ -333,17 +337,18 @@ impl Agent {
         self.look_after_orphans();
     }
 
-    /// Forgets the orphans that found a session or are gone, and wakes those whose program may not know yet.
+    /// Forgets the orphans that found a session or are gone, and wakes those whose program seems not to know.
     fn look_after_orphans(&mut self) {
         let mut orphans = std::mem::take(&mut self.orphans);
         orphans.retain_mut(|orphan| {
             let name = &orphan.name;
-            if self.peers.values().any(|peer| peer.has_listener(name))
+            if self.peers.values().any(|peer| peer.listener_named(name).is_some())
                 || !self.rendezvous.keep_held(name)
             {
                 return false;
             }
-            if std::mem::take(&mut orphan.must_wake) {
+            if orphan.wakes > 0 {
+                orphan.wakes -= 1;
                 // One that is gone is found at the next look.
                 let _ = self.rendezvous.wake(name);
             }

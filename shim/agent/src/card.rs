@@ -11,7 +11,7 @@ use mqttshim_schema::{Hello, Message, SessionId, SocketId, Stamp};
 use mqttshim_session::{SlotId, State};
 use rustix::io::Errno;
 
-use crate::agent::{Agent, Orphan};
+use crate::agent::{Agent, Orphan, WAKES};
 use crate::entries::Violation;
 use crate::lease::Lease;
 use crate::socket::{Role, Socket};
@@ -77,7 +77,7 @@ impl Agent {
                 let is_first = self.card.replace(agreed).is_none();
                 if is_first {
                     let woken = self.rendezvous.wake_orphans().into_iter();
-                    self.orphans = woken.map(|name| Orphan { name, must_wake: false }).collect();
+                    self.orphans = woken.map(|name| Orphan { name, wakes: WAKES }).collect();
                     self.open_door(now, true);
                 }
             }

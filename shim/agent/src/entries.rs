@@ -8,7 +8,7 @@ use mqttshim_schema::{
 use mqttshim_session::host::ReceiveViolation;
 use mqttshim_session::{Entry, Kind, RX_BYTES, RingViolation, SlotId};
 
-use crate::agent::{Agent, Orphan};
+use crate::agent::{Agent, Orphan, WAKES};
 use crate::peer::{Ending, Peer};
 use crate::socket::Role;
 
@@ -311,8 +311,8 @@ impl Agent {
                 && self.rendezvous.keep_held(name)
             {
                 // Expelled, its program may go on; it has to be told that its listener needs another session.
-                let must_wake = peer.ending == Some(Ending::Expelled);
-                self.orphans.push(Orphan { name: name.clone(), must_wake });
+                let wakes = if peer.ending == Some(Ending::Expelled) { WAKES } else { 0 };
+                self.orphans.push(Orphan { name: name.clone(), wakes });
             }
         }
         for socket in peer.take_sockets() {

@@ -16,7 +16,9 @@
 
 mod agent;
 mod card;
+mod controls;
 mod entries;
+mod joining;
 mod lease;
 mod lifeline;
 mod line;

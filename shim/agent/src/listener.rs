@@ -3,11 +3,13 @@
 //! Nobody is connected to it, so the agent's death does not hang it up (a hung-up listener makes a broker spin), and the next
 //! agent reaches it by its name. Whether any copy of it is left is asked by connecting: a name that refuses is gone.
 
-use std::os::fd::OwnedFd;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::io::Errno;
-use rustix::net::{SocketAddrUnix, SocketType};
+use rustix::net::{SendFlags, SocketAddrUnix, SocketType};
 
 use crate::rendezvous::unix_socket;
 
@@ -39,6 +41,29 @@ pub(crate) fn is_held(directory: &Path, name: &str) -> bool {
     !matches!(connect(), Err(Errno::CONNREFUSED | Errno::NOENT))
 }
 
+/// Whether `fd` is the placeholder of this name. Neither its address nor its inode says so: the first is a text, which a
+/// mount namespace of one's own makes true elsewhere, the second is no file's. But a datagram socket that is connected to
+/// the placeholder takes from nobody else (unix(7)): what `fd` can send there, the placeholder sends.
+pub(crate) fn is_held_by(directory: &Path, name: &str, fd: impl AsFd) -> bool {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    let prove = || {
+        let ear = unix_socket(SocketType::DGRAM)?;
+        // An address of the kernel's choice.
+        rustix::net::bind(&ear, &SocketAddrUnix::new_unnamed())?;
+        rustix::net::connect(&ear, &SocketAddrUnix::new(directory.join(name))?)?;
+        rustix::net::sendto(&fd, &[0], flags, &rustix::net::getsockname(&ear)?)
+    };
+    is_valid_name(name) && prove().is_ok()
+}
+
+/// The name a placeholder was given, as it says itself.
+pub(crate) fn name_of(fd: impl AsFd) -> Option<String> {
+    let address = SocketAddrUnix::try_from(rustix::net::getsockname(fd).ok()?).ok()?;
+    let path = address.path()?;
+    let name = Path::new(OsStr::from_bytes(path.to_bytes())).file_name()?.to_str()?;
+    is_valid_name(name).then(|| name.to_owned())
+}
+
 /// Whether a program may name this placeholder as its own: one of ours, in our directory.
 pub(crate) fn is_valid_name(name: &str) -> bool {
     name.len() <= 64
@@ -62,6 +87,26 @@ mod tests {
         drop(copy);
         assert!(!is_held(folder.path(), &name));
         assert!(!is_held(folder.path(), "listener-0-0"));
+    }
+
+    #[test]
+    fn only_the_placeholder_itself_proves_that_it_is_held() {
+        let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut counter = 0;
+        let (placeholder, name) = make(folder.path(), &mut counter).unwrap();
+        counter = 0;
+        // The same name elsewhere, as in a mount namespace of one's own.
+        let (namesake, same) = make(other.path(), &mut counter).unwrap();
+        assert_eq!((name_of(&namesake), &same), (Some(name.clone()), &name));
+        assert!(is_held_by(folder.path(), &name, &placeholder));
+        assert!(!is_held_by(folder.path(), &name, &namesake));
+        let stream = unix_socket(SocketType::STREAM).unwrap();
+        let file = std::fs::File::open(folder.path()).unwrap();
+        assert!(
+            !is_held_by(folder.path(), &name, &stream) && !is_held_by(folder.path(), &name, &file)
+        );
+        assert_eq!((name_of(&stream), name_of(&file)), (None, None));
+        assert!(!is_held_by(folder.path(), "listener-0-0", &placeholder));
     }
 
     #[test]

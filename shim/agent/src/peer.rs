@@ -1,4 +1,4 @@
-//! One program's session as the agent sees it: its memory, its control socket, its sockets and their wires.
+//! One program's session as the agent sees it: its memory, its control sockets, its sockets and their wires.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -11,6 +11,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
+use crate::controls::Controls;
 use crate::lifeline;
 use crate::rendezvous::Rendezvous;
 use crate::socket::{Role, Socket};
@@ -32,7 +33,7 @@ pub(crate) struct Peer {
     pub(crate) id: SessionId,
     pub(crate) uid: u32,
     pub(crate) host: Host,
-    pub(crate) control: Watched,
+    pub(crate) controls: Controls,
     /// Only held: its events lead to [`Host::clear_doorbell`].
     _doorbell: Watched,
     /// By slot index.
@@ -64,12 +65,12 @@ impl Peer {
     ) -> Result<Peer, Errno> {
         let bell = rustix::io::fcntl_dupfd_cloexec(host.doorbell(), 0)?;
         let doorbell = Watched::new(set, bell, Token::Doorbell(id), EventFlags::IN)?;
-        let control = Watched::new(set, control, Token::Control(id), EventFlags::IN)?;
+        let controls = Controls::new(id, control, set)?;
         Ok(Peer {
             id,
             uid,
             host,
-            control,
+            controls,
             _doorbell: doorbell,
             sockets: Vec::new(),
             hang_ups: VecDeque::new(),
@@ -78,10 +79,10 @@ impl Peer {
         })
     }
 
-    /// Nothing more is taken from the control socket, which would be reported for ever. The first reason stays, but that a
+    /// Nothing more is taken from the control sockets, which would be reported for ever. The first reason stays, but that a
     /// violation outweighs a death.
     pub(crate) fn end(&mut self, ending: Ending) {
-        self.control.mute();
+        self.controls.mute();
         if self.ending.is_none() || ending == Ending::Expelled {
             self.ending = Some(ending);
         }
@@ -117,9 +118,9 @@ impl Peer {
         self.sockets().any(|socket| matches!(socket.role, Role::Listener(_)))
     }
 
-    /// Whether the placeholder of this name is one of its listeners.
-    pub(crate) fn has_listener(&self, name: &str) -> bool {
-        self.sockets().any(|socket| matches!(&socket.role, Role::Listener(own) if own == name))
+    /// The listener whose placeholder has this name.
+    pub(crate) fn listener_named(&self, name: &str) -> Option<&Socket> {
+        self.sockets().find(|socket| matches!(&socket.role, Role::Listener(own) if own == name))
     }
 
     /// This program's listeners, with the session they belong to.

@@ -104,7 +104,7 @@ impl Agent {
     }
 
     /// Frames of a program.
-    pub(crate) fn read_control(&mut self, id: SessionId) {
+    pub(crate) fn read_control(&mut self, mut id: SessionId, mut number: u32) {
         let mut buffer = std::mem::take(&mut self.frame);
         buffer.resize(FRAME_BYTES_MAX, 0);
         for _ in 0..FRAMES_PER_EVENT {
@@ -112,16 +112,18 @@ impl Agent {
             if peer.ending.is_some() {
                 break;
             }
-            match frame::receive(&peer.control, &mut buffer, RecvFlags::DONTWAIT) {
+            let Some(control) = peer.controls.get(number) else { break };
+            match frame::receive(control, &mut buffer, RecvFlags::DONTWAIT) {
                 Ok(Received { length: 0, .. }) | Err(Errno::CONNRESET) => {
-                    let written = peer.host.written();
-                    peer.end(Ending::Left(written));
-                }
-                Ok(received) => {
-                    if let Err(violation) = self.handle_frame(id, &buffer, received) {
-                        self.expel(id, &violation);
+                    if peer.controls.remove(number) {
+                        let written = peer.host.written();
+                        peer.end(Ending::Left(written));
                     }
                 }
+                Ok(received) => match self.handle_frame((id, number), &buffer, received) {
+                    Ok(place) => (id, number) = place,
+                    Err(violation) => self.expel(id, &violation),
+                },
                 Err(Errno::MSGSIZE) => self.expel(id, &Violation::Control),
                 // Nothing more, or no memory: asked again.
                 Err(_) => break,
@@ -139,19 +141,20 @@ impl Agent {
         }
     }
 
+    /// Says where the control socket belongs from now on.
     fn handle_frame(
         &mut self,
-        id: SessionId,
+        (id, number): (SessionId, u32),
         buffer: &[u8],
         received: Received,
-    ) -> Result<(), Violation> {
+    ) -> Result<(SessionId, u32), Violation> {
+        let here = Ok((id, number));
         let Received { length, fds: [first, second, _], sender, is_cut } = received;
         let bytes = &buffer[..length];
-        let Some(peer) = self.peers.get_mut(&id) else { return Ok(()) };
+        let Some(peer) = self.peers.get_mut(&id) else { return here };
         match mqttshim_schema::decode(bytes).map_err(Violation::Frame)? {
             Message::Hello(hello) if !peer.is_open => {
-                self.greet_program(id, &hello);
-                Ok(())
+                return Ok(self.greet_program(id, &hello, first));
             }
             Message::Accepted { listener, socket, .. } if peer.is_open => {
                 let named = SlotId { index: socket.0, generation: listener.0 };
@@ -169,7 +172,6 @@ impl Agent {
                     }
                     None => return Err(Violation::Control),
                 }
-                Ok(())
             }
             Message::Bind { .. }
             | Message::Listen { .. }
@@ -184,47 +186,63 @@ impl Agent {
                     }
                     Some(reply) => {
                         let (session, bytes) = (id, bytes.to_vec());
-                        let frame = Frame { session, after, bytes, reply, wire: second, sender };
+                        let frame =
+                            Frame { session, number, after, bytes, reply, file: second, sender };
                         self.requests.push_back(frame);
                     }
                     // The program sees its end of the reply socket close.
                     None if is_cut => {}
                     None => return Err(Violation::Control),
                 }
-                Ok(())
             }
-            _ => Err(Violation::Control),
+            _ => return Err(Violation::Control),
         }
+        here
     }
 
-    /// The program's Hello: answered with the memory and the bells, or with the reason why not.
-    fn greet_program(&mut self, id: SessionId, hello: &Hello<'_>) {
-        let Some(peer) = self.peers.get_mut(&id) else { return };
+    /// The program's Hello: answered with the memory and the bells, or with the reason why not. With the placeholder of a
+    /// listener it is about to make again it may be let into the session that serves it; says where its control is now.
+    fn greet_program(
+        &mut self,
+        id: SessionId,
+        hello: &Hello<'_>,
+        placeholder: Option<OwnedFd>,
+    ) -> (SessionId, u32) {
+        let Some(peer) = self.peers.get_mut(&id) else { return (id, 0) };
         let mut ours = Lease::hello(FRAME_BYTES_MAX);
         (ours.layout_min, ours.layout_max) = (LAYOUT_MIN, LAYOUT_MAX);
         let layout = match mqttshim_schema::negotiate(&ours, hello) {
             Ok(agreed) => agreed.layout,
             Err(error) => {
                 tracing::warn!(session = id.0, program = hello.program, %error, "refused a session");
-                answer_reason(peer.control.as_fd(), Errno::PROTO, &error.to_string());
+                if let Some(control) = peer.controls.get(0) {
+                    answer_reason(control.as_fd(), Errno::PROTO, &error.to_string());
+                }
                 peer.end(Ending::Expelled);
-                return;
+                return (id, 0);
             }
         };
         peer.host.settle_layout(layout);
+        let place = placeholder.map_or((id, 0), |placeholder| self.let_join(id, &placeholder));
+        let (id, number) = place;
+        let Some(peer) = self.peers.get_mut(&id) else { return place };
+        let Some(control) = peer.controls.get(number) else { return place };
         let fds = peer.host.fds();
         // Layout 1 knows no bell.
         let fds = if layout == 1 { &fds[..2] } else { &fds[..] };
         let mut bytes = Vec::new();
         if mqttshim_schema::encode(&Message::Hello(ours), &mut bytes).is_ok() {
             // A program that left meanwhile shows on its control socket.
-            let _ = frame::send(&peer.control, &bytes, fds, SendFlags::DONTWAIT);
+            let _ = frame::send(control, &bytes, fds, SendFlags::DONTWAIT);
         }
-        peer.is_open = true;
+        if std::mem::replace(&mut peer.is_open, true) {
+            return place;
+        }
         let what = Notice::SessionOpened;
         let message = Message::Notice { session: id, stamp: 0, what, detail: hello.program };
         let queued = self.line.queue(&message);
         debug_assert!(queued.is_ok(), "a decoded Hello's text fits a Notice");
+        place
     }
 
     fn attach(&mut self, id: SessionId, slot: SlotId, wire: OwnedFd) {

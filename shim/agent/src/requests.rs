@@ -26,11 +26,14 @@ pub(crate) const REQUESTS_PER_SESSION_MAX: usize = 256;
 /// A request that has not been passed on yet.
 pub(crate) struct Frame {
     pub(crate) session: SessionId,
+    /// Which of the session's control sockets it came on.
+    pub(crate) number: u32,
     /// What the program had written when it asked goes first.
     pub(crate) after: Stamp,
     pub(crate) bytes: Vec<u8>,
     pub(crate) reply: OwnedFd,
-    pub(crate) wire: Option<OwnedFd>,
+    /// The wire of a connection, or the placeholder of a listener.
+    pub(crate) file: Option<OwnedFd>,
     pub(crate) sender: Option<UCred>,
 }
 
@@ -135,8 +138,17 @@ impl Agent {
             Message::Bind { address, options, .. } => {
                 self.ask_bind(channel, &frame, address, options)
             }
+            Message::Listen { socket: NEW_SOCKET, placeholder, .. } => {
+                match self.find_listener(&frame, placeholder) {
+                    Ok(slot) => {
+                        answer(frame.reply.as_fd(), 0, UNSPECIFIED, &number_of(slot), None);
+                        return;
+                    }
+                    Err(errno) => Err(errno),
+                }
+            }
             Message::Listen { socket, backlog, placeholder, options, .. } => {
-                self.ask_listen(channel, frame.session, socket.0, (backlog, placeholder, options))
+                self.ask_listen(channel, &frame, socket.0, (backlog, placeholder, options))
             }
             Message::Connect { socket, address, options, .. } => {
                 self.ask_connect(channel, &mut frame, socket, address, options)
@@ -193,12 +205,14 @@ impl Agent {
     fn ask_listen(
         &mut self,
         channel: &mut dyn CommChannel,
-        session: SessionId,
+        frame: &Frame,
         index: u32,
         (backlog, name, options): (i32, &str, Vec<SocketOption<'_>>),
     ) -> Result<(RequestId, SlotId, Asked), Errno> {
+        let session = frame.session;
         let (slot, socket) = self.place(session, index)?;
         let directory = self.rendezvous.directory();
+        let file = frame.file.as_ref();
         let peer = self.peers.get_mut(&session).ok_or(Errno::CONNRESET)?;
         let place = peer.socket_at(slot).ok_or(Errno::INVAL)?;
         let asked = match &place.role {
@@ -210,13 +224,15 @@ impl Agent {
                 let (placeholder, name) = listener::make(directory, &mut self.listeners_made)?;
                 Asked::Listen { placeholder: Some(placeholder), name, is_again: false }
             }
-            Role::Bound if listener::is_valid_name(name) && listener::is_held(directory, name) => {
+            // Whoever does not hold it may not have it woken, nor take the place of those who do.
+            Role::Bound if file.is_some_and(|it| listener::is_held_by(directory, name, it)) => {
                 Asked::Listen { placeholder: None, name: name.into(), is_again: false }
             }
             _ => return Err(Errno::INVAL),
         };
         if let Asked::Listen { name, is_again: false, .. } = &asked {
             place.role = Role::Listener(name.clone());
+            peer.controls.settle(name);
         }
         let request = self.next_request();
         let message = Message::Listen { request, socket, backlog, placeholder: "", options };
@@ -239,7 +255,7 @@ impl Agent {
     ) -> Result<(RequestId, SlotId, Asked), Errno> {
         let (session, uid) = (frame.session, uid_of(frame));
         // Without a wire: this process has no descriptor left for it.
-        let wire = frame.wire.take().ok_or(Errno::NOBUFS)?;
+        let wire = frame.file.take().ok_or(Errno::NOBUFS)?;
         let is_new = socket == NEW_SOCKET;
         let (slot, socket) = match is_new {
             true => self.new_socket(session)?,
@@ -336,9 +352,7 @@ impl Agent {
         let Pending { session, slot, reply, what } = pending;
         let Some(peer) = self.peers.get_mut(&session) else { return };
         let reply = reply.as_fd();
-        let mut number = [0_u8; 8];
-        number[..4].copy_from_slice(&slot.index.to_ne_bytes());
-        number[4..].copy_from_slice(&slot.generation.to_ne_bytes());
+        let number = number_of(slot);
         match (what, errno) {
             (Asked::Bind, 0) => {
                 peer.host.set(slot, Some(address), None, State::Bound);
@@ -392,6 +406,14 @@ impl Agent {
             Asked::Listen { is_again: true, .. } | Asked::Option => {}
         }
     }
+}
+
+/// A slot as programs read it in an answer.
+fn number_of(slot: SlotId) -> [u8; 8] {
+    let mut number = [0_u8; 8];
+    number[..4].copy_from_slice(&slot.index.to_ne_bytes());
+    number[4..].copy_from_slice(&slot.generation.to_ne_bytes());
+    number
 }
 
 fn uid_of(frame: &Frame) -> u32 {

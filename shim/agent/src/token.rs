@@ -8,8 +8,8 @@ use rustix::event::epoll::EventData;
 pub(crate) enum Token {
     /// A program knocks.
     Rendezvous,
-    /// A program's control socket.
-    Control(SessionId),
+    /// A program's control socket, by its number among those of the session.
+    Control(SessionId, u32),
     /// A program rang.
     Doorbell(SessionId),
     /// The wire of the socket in this slot.
@@ -17,7 +17,7 @@ pub(crate) enum Token {
 }
 
 impl Token {
-    /// The kind in 2 bits, then the slot, then the session in the upper half.
+    /// The kind in 2 bits, then the slot or the number, then the session in the upper half.
     pub(crate) fn data(self) -> EventData {
         EventData::new_u64(self.to_bits())
     }
@@ -25,7 +25,9 @@ impl Token {
     fn to_bits(self) -> u64 {
         match self {
             Token::Rendezvous => 0,
-            Token::Control(session) => 1 | u64::from(session.0) << 32,
+            Token::Control(session, number) => {
+                1 | u64::from(number) << 2 | u64::from(session.0) << 32
+            }
             Token::Doorbell(session) => 2 | u64::from(session.0) << 32,
             Token::Wire(session, slot) => 3 | u64::from(slot) << 2 | u64::from(session.0) << 32,
         }
@@ -39,7 +41,7 @@ impl Token {
         let (session, low) = (SessionId((bits >> 32) as u32), bits as u32);
         match low & 3 {
             0 => Token::Rendezvous,
-            1 => Token::Control(session),
+            1 => Token::Control(session, low >> 2),
             2 => Token::Doorbell(session),
             _ => Token::Wire(session, low >> 2),
         }
@@ -56,7 +58,7 @@ mod tests {
         let largest = mqttshim_session::SOCKETS_MAX - 1;
         for token in [
             Token::Rendezvous,
-            Token::Control(session),
+            Token::Control(session, (1 << 30) - 1),
             Token::Doorbell(SessionId(1)),
             Token::Wire(session, largest),
             Token::Wire(SessionId(0), 0),

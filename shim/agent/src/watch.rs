@@ -41,6 +41,11 @@ impl Watched {
         Watched::new(&self.set, fd, token, flags)
     }
 
+    /// Reports the same under another token.
+    pub(crate) fn retell(&self, token: Token) -> Result<(), Errno> {
+        epoll::modify(&self.set, &self.fd, token.data(), EventFlags::IN)
+    }
+
     /// Reports nothing any more.
     pub(crate) fn mute(&mut self) {
         if !std::mem::replace(&mut self.is_muted, true) {

@@ -51,5 +51,6 @@ pub use lock::forget_thread_id;
 pub use memory::MemoryError;
 #[cfg(not(loom))]
 pub use program::{
-    Accept, Listening, NEW_SOCKET, OpenError, Read, Session, SlotId, Write, requests_of_thread,
+    Accept, Found, Listening, NEW_SOCKET, OpenError, Read, Session, SlotId, Write,
+    requests_of_thread,
 };

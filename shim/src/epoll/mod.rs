@@ -95,6 +95,11 @@ pub(crate) fn session_opened() {
     IS_OWNER.store(true, Ordering::Relaxed);
 }
 
+/// A session was opened that other processes may join, or have: its one ready list is nobody's.
+pub(crate) fn session_joined() {
+    IS_OWNER.store(false, Ordering::Relaxed);
+}
+
 /// Before a fork: the child shares the kernel's set and the session's list, so both go back to the wires.
 pub(crate) fn prepare_fork() {
     let mut set = SET.lock();

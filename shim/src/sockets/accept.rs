@@ -17,7 +17,7 @@ use crate::descriptors;
 use crate::outcome::{Outcome, Woken};
 use crate::placeholder;
 use crate::sessions;
-use crate::sockets::listen;
+use crate::sockets::restoring::{self, Restored};
 use crate::table::{self, Entry, Flag, Kind, Socket};
 
 /// Wake-ups drained at once when there is no card: more than any agent sends.
@@ -77,8 +77,20 @@ pub(crate) fn accept(fd: RawFd, flags: i32, woken: Woken, peer: &mut Option<Raw>
         Accept::Empty => wait_for_more(fd),
         Accept::Lost => {
             drop(pair);
-            recover(fd, entry)
+            recover(fd, entry).unwrap_or_else(|| after_recovery(fd, flags, peer))
         }
+    }
+}
+
+/// The listener is served again. Its first connection may have been announced by the very byte that brought us here, which
+/// another process took meanwhile: so the queue is looked at, whatever lies on the placeholder.
+fn after_recovery(fd: RawFd, flags: i32, peer: &mut Option<Raw>) -> Outcome {
+    let entry = table::get(fd);
+    let has_session = |socket| sessions::of(socket).is_some_and(Session::is_alive);
+    match entry.socket().is_some_and(has_session) {
+        true => accept(fd, flags, Woken::Ready, peer),
+        // Gone again already: whoever waits is woken by the next.
+        false => wait_for_more(fd),
     }
 }
 
@@ -125,14 +137,17 @@ fn hand_over(
     Outcome::Done(accepted as isize)
 }
 
-/// The listener's session is gone. The next agent wakes every listener by its name, which may be why we are here.
-fn recover(fd: RawFd, entry: Entry) -> Outcome {
+/// The listener's session is gone. The next agent wakes every listener by its name, which may be why we are here. `None`: it is
+/// served again.
+fn recover(fd: RawFd, entry: Entry) -> Option<Outcome> {
     if !table::is_same_file(fd) {
         descriptors::forget_stale(fd, entry);
-        return Outcome::Pass;
+        return Some(Outcome::Pass);
     }
-    if listen::restore(entry) || table::get(fd) != entry {
-        return wait_for_more(fd);
+    match restoring::restore(fd, entry) {
+        Restored::Served => return None,
+        Restored::NoCard if table::get(fd) == entry => {}
+        Restored::NoCard | Restored::Elsewhere => return Some(wait_for_more(fd)),
     }
     // No card: take the wake-ups away, or whoever waits for this descriptor would spin.
     for _ in 0..WAKE_UPS_MAX {
@@ -142,5 +157,5 @@ fn recover(fd: RawFd, entry: Entry) -> Outcome {
             break;
         }
     }
-    wait_for_more(fd)
+    Some(wait_for_more(fd))
 }

@@ -71,7 +71,7 @@ fn start(fd: RawFd, entry: Entry, backlog: i32, may_retry: bool) -> Outcome {
     };
     let listening = sessions::of(socket)
         .ok_or(Errno::CONNRESET)
-        .and_then(|session| session.listen(socket.slot, backlog, "", &options.as_options()));
+        .and_then(|session| session.listen(socket.slot, backlog, None, &options.as_options()));
     let listening = match listening {
         Ok(listening) => listening,
         Err(Errno::CONNRESET) => return start_over(fd, entry, backlog, may_retry),
@@ -123,61 +123,12 @@ fn take_record(entry: Entry) -> Option<Record> {
 /// A second listen changes the backlog.
 fn listen_again(entry: Entry, backlog: i32) -> Outcome {
     let Some(socket) = entry.socket() else { return Outcome::Fail(Errno::INVAL) };
-    let name = state::lock()
-        .record(socket)
-        .map(|record| {
-            record.backlog = backlog;
-            record.placeholder.clone()
-        })
-        .unwrap_or_default();
+    if let Some(record) = state::lock().record(socket) {
+        record.backlog = backlog;
+    }
     // A card that is gone learns the backlog when the listener is made again.
-    match sessions::of(socket).map(|session| session.listen(socket.slot, backlog, &name, &[])) {
+    match sessions::of(socket).map(|session| session.listen(socket.slot, backlog, None, &[])) {
         None | Some(Ok(_) | Err(Errno::CONNRESET)) => Outcome::SUCCESS,
         Some(Err(errno)) => Outcome::Fail(errno),
     }
-}
-
-/// Makes the listener of a dead session again on the one that serves now: same address, options and placeholder. The
-/// placeholder's file never changes, so epoll sets and waiting threads notice nothing.
-///
-/// `false` when there is no card, or another thread is at it.
-pub(super) fn restore(entry: Entry) -> bool {
-    let (Some(socket), program) = (entry.socket(), verdict::program()) else { return false };
-    // Held across the requests: a second thread in accept must not open a second session.
-    let Some(mut state) = state::try_lock() else { return false };
-    let Some(record) = state.record(socket).cloned() else { return false };
-    let Ok((number, session)) = sessions::ensure(&mut state, program) else { return false };
-    let restored =
-        session.bind(record.address, &record.bind_options.as_options()).and_then(|(slot, _)| {
-            let options = record.listen_options.as_options();
-            session
-                .listen(slot, record.backlog, &record.placeholder, &options)
-                .inspect_err(|_| session.close(slot))
-                .map(|_| slot)
-        });
-    let new = match restored {
-        Ok(slot) => crate::table::Socket { session: number, slot },
-        Err(errno) => {
-            say!(Warn, "{} could not be served again: {errno}", record.address);
-            return false;
-        }
-    };
-    let Some(new_entry) = Entry::offloaded(Kind::Listener, new) else { return false };
-    if let Some(record) = state.record(socket) {
-        record.socket = new;
-    }
-    let mut is_first = true;
-    let all: Vec<(RawFd, Entry)> = descriptors::aliases(entry).collect();
-    for (fd, old) in all {
-        let flagged = new_entry.with_lasting(old);
-        sessions::count(flagged, true);
-        let dropped = if table::exchange(fd, old, flagged) { old } else { flagged };
-        sessions::count(dropped, false);
-        if !is_first {
-            descriptors::retain(new_entry);
-        }
-        is_first = false;
-    }
-    say!(Info, "{} is served by the card again", record.address);
-    true
 }

@@ -17,6 +17,7 @@ mod fallback;
 pub(crate) mod listen;
 pub(crate) mod names;
 pub(crate) mod receive;
+mod restoring;
 pub(crate) mod send;
 pub(crate) mod sockopt;
 

@@ -1,5 +1,6 @@
 //! Listeners: their placeholders outlive agents, their queues do not outlive them.
 
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use mqttshim_session::{Accept, Read};
@@ -43,13 +44,16 @@ fn a_placeholder_outlives_its_agent_and_is_woken_by_the_next() {
     assert_eq!(connection.read(&mut [0; 9]), Read::Failed(Errno::CONNRESET));
     assert!(wait(listener.fd(), PollFlags::IN, PATIENCE).contains(PollFlags::IN), "not woken");
     assert_eq!(program.session.accept(listener.slot, listener.fd()), Accept::Lost);
-    assert!(!ready(listener.fd()).contains(PollFlags::IN), "the wake-up was taken");
+    assert!(ready(listener.fd()).contains(PollFlags::IN), "it is the next session's to take");
 
     let again = Program::open(&world.path);
     let address = ([127, 0, 0, 1], 1883).into();
     let (slot, _) = again.session.bind(address, &[]).unwrap();
-    let listening = again.session.listen(slot, 100, &listener.name, &[]).unwrap();
+    let placeholder = (listener.name.as_str(), listener.fd());
+    let listening = again.session.listen(slot, 100, Some(placeholder), &[]).unwrap();
     assert!(listening.placeholder.is_none() && listening.name == listener.name);
+    assert_eq!(again.session.accept(slot, listener.fd()), Accept::Empty);
+    assert!(!ready(listener.fd()).contains(PollFlags::IN), "the wake-up was taken");
     world.card(Card::accept);
     assert!(wait(listener.fd(), PollFlags::IN, PATIENCE).contains(PollFlags::IN));
     let accepted = again.session.accept(slot, listener.fd());
@@ -60,10 +64,12 @@ fn a_placeholder_outlives_its_agent_and_is_woken_by_the_next() {
 fn only_a_placeholder_that_is_held_may_be_named() {
     let world = World::new();
     let program = world.program();
-    for name in ["listener-1-1", "../listener-1-1", "session.sock"] {
+    let (own, others) = (program.listen(0).unwrap(), world.program().listen(0).unwrap());
+    for name in ["listener-1-1", "../listener-1-1", "session.sock", &others.name] {
         let (slot, _) = program.session.bind(([127, 0, 0, 1], 0).into(), &[]).unwrap();
-        let refused = program.session.listen(slot, 1, name, &[]);
+        let refused = program.session.listen(slot, 1, Some((name, own.fd())), &[]);
         assert_eq!(refused.err(), Some(Errno::INVAL), "{name}");
+        assert_eq!(program.session.find_listener(name, own.fd()), Err(Errno::INVAL), "{name}");
     }
 }
 
@@ -145,7 +151,7 @@ fn listening_again_only_changes_the_backlog() {
     let world = World::new();
     let program = world.program();
     let listener = program.listen(0).unwrap();
-    let again = program.session.listen(listener.slot, 5, &listener.name, &[]).unwrap();
+    let again = program.session.listen(listener.slot, 5, None, &[]).unwrap();
     assert!(again.placeholder.is_none());
     assert_eq!(again.name, listener.name);
     drop(world.connection(&listener));
@@ -233,5 +239,6 @@ fn the_listener_of_a_session_that_was_ended_for_a_violation_is_woken_for_another
     assert!(wait(&placeholder, PollFlags::IN, PATIENCE).contains(PollFlags::IN), "not woken");
     let again = Program::open(&world.path);
     let (slot, _) = again.session.bind(([127, 0, 0, 1], 0).into(), &[]).unwrap();
-    assert_eq!(again.session.listen(slot, 100, &name, &[]).unwrap().name, name);
+    let named = Some((name.as_str(), placeholder.as_fd()));
+    assert_eq!(again.session.listen(slot, 100, named, &[]).unwrap().name, name);
 }

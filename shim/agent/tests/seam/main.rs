@@ -10,6 +10,7 @@ mod attack;
 mod card;
 mod endings;
 mod hostile;
+mod joining;
 mod limits;
 mod listeners;
 mod program;

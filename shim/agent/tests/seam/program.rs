@@ -77,7 +77,7 @@ impl Program {
 
     pub(crate) fn listen(&self, port: u16) -> Result<Listener, Errno> {
         let (slot, _) = self.session.bind(([127, 0, 0, 1], port).into(), &[])?;
-        let listening = self.session.listen(slot, 100, "", &[])?;
+        let listening = self.session.listen(slot, 100, None, &[])?;
         let (session, fd) = (Arc::clone(&self.session), listening.placeholder);
         Ok(Listener { session, slot, fd, name: listening.name })
     }

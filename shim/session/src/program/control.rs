@@ -46,6 +46,19 @@ pub struct Listening {
     pub name: String,
 }
 
+/// Where a listener is that another process may have made again.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Found {
+    /// In this session.
+    Here(SlotId),
+    /// Nobody has it: it is the caller's to make.
+    Nowhere,
+    /// Another process is making it.
+    Soon,
+    /// In a session of the same user that [`Session::join`] opens.
+    Elsewhere,
+}
+
 /// An answer, copied out of its frame.
 struct Answer {
     address: SocketAddr,
@@ -87,7 +100,7 @@ impl Session {
         Ok((answer.slot()?, answer.address))
     }
 
-    /// Listens on a bound socket. `placeholder` names one that outlived an agent, or is empty.
+    /// Listens on a bound socket. `placeholder`: one that outlived an agent, with its name.
     ///
     /// # Errors
     /// As `listen(2)`, and ECONNRESET when the session is gone.
@@ -95,20 +108,42 @@ impl Session {
         &self,
         slot: SlotId,
         backlog: i32,
-        placeholder: &str,
+        placeholder: Option<(&str, BorrowedFd<'_>)>,
         options: &[SocketOption<'_>],
     ) -> Result<Listening, Errno> {
+        let (name, file) = placeholder.map_or(("", None), |(name, file)| (name, Some(file)));
         let message = Message::Listen {
             request: ONLY_REQUEST,
             socket: self.socket(slot)?,
             backlog,
-            placeholder,
+            placeholder: name,
             options: options.to_vec(),
         };
-        let answer = self.request(&message, None)?;
+        let answer = self.request(&message, file)?;
         let name = String::from_utf8(answer.value).map_err(|_| Errno::PROTO)?;
         let [fd, ..] = answer.fds;
         Ok(Listening { placeholder: fd, name })
+    }
+
+    /// Asks for the listener of a placeholder that outlived an agent: another process that holds it may have made it again.
+    ///
+    /// # Errors
+    /// EADDRINUSE when another user's session has it, and ECONNRESET when the session is gone.
+    pub fn find_listener(&self, name: &str, placeholder: BorrowedFd<'_>) -> Result<Found, Errno> {
+        let message = Message::Listen {
+            request: ONLY_REQUEST,
+            socket: NEW_SOCKET,
+            backlog: 0,
+            placeholder: name,
+            options: Vec::new(),
+        };
+        match self.request(&message, Some(placeholder)) {
+            Ok(answer) => answer.slot().map(Found::Here),
+            Err(Errno::NOENT) => Ok(Found::Nowhere),
+            Err(Errno::AGAIN) => Ok(Found::Soon),
+            Err(Errno::XDEV) => Ok(Found::Elsewhere),
+            Err(errno) => Err(errno),
+        }
     }
 
     /// Connects, from a bound socket or a new one. `wire` is the other end of the program's placeholder, on which two fillers
@@ -201,16 +236,16 @@ impl Session {
     fn request(
         &self,
         message: &Message<'_>,
-        wire: Option<BorrowedFd<'_>>,
+        file: Option<BorrowedFd<'_>>,
     ) -> Result<Answer, Errno> {
         let started = Instant::now();
-        let answer = self.ask(message, wire);
+        let answer = self.ask(message, file);
         let (count, time) = REQUESTS.get();
         REQUESTS.set((count.wrapping_add(1), time.saturating_add(started.elapsed())));
         answer
     }
 
-    fn ask(&self, message: &Message<'_>, wire: Option<BorrowedFd<'_>>) -> Result<Answer, Errno> {
+    fn ask(&self, message: &Message<'_>, file: Option<BorrowedFd<'_>>) -> Result<Answer, Errno> {
         let (own, theirs) = rustix::net::socketpair(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
@@ -220,8 +255,8 @@ impl Session {
         .map_err(|_| Errno::NOBUFS)?;
         let timeout = Some(Duration::from_secs(ANSWER_SECONDS_MAX));
         sockopt::set_socket_timeout(&own, Timeout::Recv, timeout).map_err(|_| Errno::NOBUFS)?;
-        match wire {
-            Some(wire) => self.send(message, &[theirs.as_fd(), wire])?,
+        match file {
+            Some(file) => self.send(message, &[theirs.as_fd(), file])?,
             None => self.send(message, &[theirs.as_fd()])?,
         }
         // The agent's copy is now the only one: its death ends the wait.

@@ -24,7 +24,7 @@ use crate::lock;
 use crate::memory::Memory;
 use crate::sync::{Ordering, fence};
 
-pub use control::{Listening, NEW_SOCKET, requests_of_thread};
+pub use control::{Found, Listening, NEW_SOCKET, requests_of_thread};
 pub use open::OpenError;
 pub use stream::{Accept, Read, Write};
 

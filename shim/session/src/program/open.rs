@@ -1,6 +1,6 @@
 //! Opening a session: connect, check who is there, exchange Hello, map the memory.
 
-use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -111,8 +111,31 @@ impl Session {
     /// # Errors
     /// See [`OpenError`]; nothing is left behind.
     pub fn open(path: &Path, program: &str, fd_floor: RawFd) -> Result<Session, OpenError> {
+        Session::open_with(path, program, fd_floor, &[])
+    }
+
+    /// The same, for a program whose listener may be served by another process that holds the same `placeholder`: then that
+    /// one's session is opened once more.
+    ///
+    /// # Errors
+    /// As [`Session::open`].
+    pub fn join(
+        path: &Path,
+        program: &str,
+        fd_floor: RawFd,
+        placeholder: BorrowedFd<'_>,
+    ) -> Result<Session, OpenError> {
+        Session::open_with(path, program, fd_floor, &[placeholder])
+    }
+
+    fn open_with(
+        path: &Path,
+        program: &str,
+        fd_floor: RawFd,
+        placeholder: &[BorrowedFd<'_>],
+    ) -> Result<Session, OpenError> {
         let control = connect(path)?;
-        greet(&control, path, program)?;
+        greet(&control, path, program, placeholder)?;
         let [memory, doorbell, bell] = take_answer(&control, path)?;
         let (Some(memory), Some(doorbell)) = (memory, doorbell) else {
             let what = "its Hello came without memory and doorbell".into();
@@ -168,7 +191,12 @@ fn denied(path: &Path) -> OpenError {
     }
 }
 
-fn greet(control: &OwnedFd, path: &Path, program: &str) -> Result<(), OpenError> {
+fn greet(
+    control: &OwnedFd,
+    path: &Path,
+    program: &str,
+    placeholder: &[BorrowedFd<'_>],
+) -> Result<(), OpenError> {
     let hello = Message::Hello(Hello {
         version_min: VERSION_MIN,
         version_max: VERSION_MAX,
@@ -181,7 +209,7 @@ fn greet(control: &OwnedFd, path: &Path, program: &str) -> Result<(), OpenError>
     let mut bytes = Vec::new();
     mqttshim_schema::encode(&hello, &mut bytes)
         .map_err(|error| OpenError::Answer { path: path.into(), what: error.to_string() })?;
-    match frame::send(control, &bytes, &[], SendFlags::empty()) {
+    match frame::send(control, &bytes, placeholder, SendFlags::empty()) {
         // An agent that refuses does not wait for this; its reason may be there all the same.
         Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
         Err(errno) => Err(OpenError::Absent { path: path.into(), errno }),

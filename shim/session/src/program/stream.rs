@@ -248,6 +248,10 @@ impl Session {
 
     /// Takes a connection off a listener's queue.
     pub fn accept(&self, listener: SlotId, placeholder: BorrowedFd<'_>) -> Accept {
+        // The placeholder outlives the session, and other processes may hold it: what lies on it now is the next session's.
+        if !self.is_alive() {
+            return Accept::Lost;
+        }
         loop {
             let mut record = [0_u8; ACCEPT_RECORD_BYTES];
             let target = &mut [IoSliceMut::new(&mut record)];
