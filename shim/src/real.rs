@@ -16,6 +16,7 @@ use libc::{
 };
 
 use crate::kernel;
+use crate::trace;
 
 /// The functions and, for each, the system call that does the same.
 ///
@@ -30,6 +31,7 @@ macro_rules! real {
             /// As for the function itself.
             #[inline]
             pub(crate) unsafe fn $name($($argument: $type),*) -> $result {
+                trace::asked_kernel();
                 let address = pointers::$name.load(Ordering::Relaxed);
                 if address.is_null() {
                     // SAFETY: the caller keeps the function's contract, which is that of its system call.

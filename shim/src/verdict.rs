@@ -42,7 +42,7 @@ pub(crate) fn of(event: Event, address: SocketAddr) -> Result<Verdict, Refused> 
     };
     say!(Debug, "{event:?} {address}: {verdict:?}");
     if verdict == Verdict::Kernel {
-        trace::is_kernel(trace::Reason::Rules);
+        trace::because(trace::Reason::Rules);
     }
     Ok(verdict)
 }

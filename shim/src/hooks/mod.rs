@@ -72,7 +72,7 @@ macro_rules! hook {
                     #[allow(unused_imports, reason = "each call has its own arguments")]
                     use $crate::trace::{Arg::*, names};
                     // SAFETY: the caller's arguments, unchanged.
-                    let run = || unsafe { body($($argument),*) };
+                    let run = move || unsafe { body($($argument),*) };
                     let shown = [$($shown),*];
                     return $crate::trace::call($crate::trace::Call::$call, &shown, run, |value| value as i64);
                 }
@@ -87,24 +87,20 @@ pub(crate) use hook;
 /// What a stream of ours calls, as the program would.
 pub(crate) use {descriptors::close, descriptors::dup3, reading::read, writing::write};
 
-/// Sets `errno` and returns what a failing call returns.
+/// Refuses a call: sets `errno` and returns what a failing call returns.
 fn fail(errno: Errno) -> isize {
-    trace::is_shim();
+    trace::refused();
+    failed(errno)
+}
+
+/// The same for a call that was made and failed.
+fn failed(errno: Errno) -> isize {
     errno::set(errno);
     -1
 }
 
 /// Attempts a call on `fd` until it came to something. `None`: the call is the kernel's.
-fn drive(fd: RawFd, attempt: impl FnMut(Woken) -> Outcome) -> Option<isize> {
-    let answer = attempt_all(fd, attempt);
-    if answer.is_some() {
-        trace::is_ring();
-    }
-    answer
-}
-
-#[inline]
-fn attempt_all(fd: RawFd, mut attempt: impl FnMut(Woken) -> Outcome) -> Option<isize> {
+fn drive(fd: RawFd, mut attempt: impl FnMut(Woken) -> Outcome) -> Option<isize> {
     if guard::inside() {
         // A signal handler interrupted us: what is the kernel's works, a placeholder must not be touched.
         return table::get(fd).is_placeholder().then(|| fail(Errno::AGAIN));
@@ -115,12 +111,12 @@ fn attempt_all(fd: RawFd, mut attempt: impl FnMut(Woken) -> Outcome) -> Option<i
         let outcome = guard::fenced(|| attempt(woken)).unwrap_or_else(|| poison(fd));
         let (moved, waited) = match outcome {
             Outcome::Done(value) => return Some(value),
-            Outcome::Fail(errno) => return Some(fail(errno)),
+            Outcome::Fail(errno) => return Some(failed(errno)),
             Outcome::Pass => return None,
             Outcome::BrokenPipe => {
                 // SAFETY: raising a signal for the calling thread has no preconditions.
                 unsafe { libc::raise(libc::SIGPIPE) };
-                return Some(fail(Errno::PIPE));
+                return Some(failed(Errno::PIPE));
             }
             Outcome::AwaitReadable { moved } => {
                 guard::fenced(|| epoll::waited_elsewhere(fd));
@@ -133,10 +129,11 @@ fn attempt_all(fd: RawFd, mut attempt: impl FnMut(Woken) -> Outcome) -> Option<i
                 (moved, wait::writable(fd, *started.get_or_insert_with(Instant::now)))
             }
         };
+        trace::waited();
         match waited {
             Ok(reason) => woken = reason,
             Err(Errno::NOTSOCK) if moved == 0 => return forget_stale(fd),
-            Err(errno) if moved == 0 => return Some(fail(errno)),
+            Err(errno) if moved == 0 => return Some(failed(errno)),
             Err(_) => return Some(moved.cast_signed()),
         }
     }

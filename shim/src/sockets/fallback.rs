@@ -19,6 +19,6 @@ pub(super) fn without_card(what: &str, reason: &str) -> Fallback {
             }
         }
     }
-    trace::is_kernel(trace::Reason::NoCard);
+    trace::because(trace::Reason::NoCard);
     fallback
 }

@@ -34,58 +34,51 @@ impl Reason {
 /// What has become known of the call in progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Note {
-    is_ring: bool,
-    is_shim: bool,
-    reason: Option<Reason>,
+    /// Shared memory answered, whoever else was asked too.
+    pub(super) is_ring: bool,
+    /// The kernel was asked.
+    pub(super) is_kernel: bool,
+    /// The library refused.
+    pub(super) is_refused: bool,
+    /// Why it is the kernel's.
+    pub(super) reason: Option<Reason>,
 }
 
 thread_local! {
     // Const and without a destructor: usable in signal handlers and after thread-local storage is torn down.
-    static NOTE: Cell<Note> = const { Cell::new(Note { is_ring: false, is_shim: false, reason: None }) };
+    static NOTE: Cell<Note> = const {
+        Cell::new(Note { is_ring: false, is_kernel: false, is_refused: false, reason: None })
+    };
 }
 
-/// A call begins.
-pub(super) fn begin() {
-    NOTE.set(Note::default());
-}
-
-/// What is known of the call that ends.
-pub(super) fn take() -> Note {
-    NOTE.take()
-}
-
-/// Memory shared with the agent answers.
+/// Notes something of the call in progress.
 #[cold]
-pub(super) fn is_ring() {
-    NOTE.set(Note { is_ring: true, ..NOTE.get() });
+#[inline(never)]
+pub(super) fn note(change: impl FnOnce(&mut Note)) {
+    let mut note = NOTE.get();
+    change(&mut note);
+    NOTE.set(note);
 }
 
-/// The library itself refuses.
-#[cold]
-pub(super) fn is_shim() {
-    NOTE.set(Note { is_shim: true, ..NOTE.get() });
-}
-
-/// The kernel is to answer, for this reason.
-#[cold]
-pub(super) fn is_kernel(reason: Reason) {
-    NOTE.set(Note { reason: Some(reason), ..NOTE.get() });
+/// Begins with what is known of another call; returns what was known of the one before.
+pub(super) fn replace(note: Note) -> Note {
+    NOTE.replace(note)
 }
 
 /// Writes the suffix. `asked` is how long the card was waited for, `None` if it was not; `entry` is what the call's
 /// descriptor was before it, if it has one.
 pub(super) fn suffix(line: &mut Line, note: Note, asked: Option<Duration>, entry: Option<Entry>) {
-    if note.is_ring {
-        match asked {
-            Some(time) => put!(line, " {{rpc {}us}}", time.as_micros()),
-            None => line.push(" {ring}"),
-        }
-    } else if note.is_shim {
-        line.push(" {shim}");
-    } else {
+    if note.is_kernel && !note.is_ring {
         match note.reason.map(Reason::text).or_else(|| entry.map(reason_of)) {
             Some(reason) => put!(line, " {{kernel: {reason}}}"),
             None => line.push(" {kernel}"),
+        }
+    } else if note.is_refused && !note.is_ring {
+        line.push(" {shim}");
+    } else {
+        match asked {
+            Some(time) => put!(line, " {{rpc {}us}}", time.as_micros()),
+            None => line.push(" {ring}"),
         }
     }
 }
@@ -116,18 +109,16 @@ mod tests {
 
     #[test]
     fn the_suffix_says_who_answered_and_why() {
-        begin();
-        assert_suffix(" {kernel}", take(), None, None);
-        assert_suffix(" {kernel: not offloaded}", take(), None, Some(Entry::PLAIN));
-        assert_suffix(" {kernel: not decided yet}", take(), None, Some(Entry::undecided()));
-        is_ring();
-        assert_suffix(" {ring}", take(), None, Some(Entry::PLAIN));
-        is_shim();
-        is_ring();
-        assert_suffix(" {rpc 18us}", take(), Some(18), None);
-        is_shim();
-        assert_suffix(" {shim}", take(), None, None);
-        is_kernel(Reason::Rules);
-        assert_suffix(" {kernel: port not in rules}", take(), None, Some(Entry::undecided()));
+        let none = Note::default();
+        let kernel = Note { is_kernel: true, ..none };
+        assert_suffix(" {kernel}", kernel, None, None);
+        assert_suffix(" {kernel: not offloaded}", kernel, None, Some(Entry::PLAIN));
+        assert_suffix(" {kernel: not decided yet}", kernel, Some(18), Some(Entry::undecided()));
+        let because = Note { reason: Some(Reason::Rules), ..kernel };
+        assert_suffix(" {kernel: port not in rules}", because, None, Some(Entry::undecided()));
+        assert_suffix(" {ring}", none, None, Some(Entry::PLAIN));
+        assert_suffix(" {ring}", Note { is_ring: true, ..kernel }, None, Some(Entry::PLAIN));
+        assert_suffix(" {rpc 18us}", none, Some(18), None);
+        assert_suffix(" {shim}", Note { is_refused: true, ..none }, None, None);
     }
 }

@@ -47,6 +47,7 @@ pub(crate) use answer::Reason;
 pub(crate) use arg::Arg;
 pub(crate) use call::Call;
 
+use answer::Note;
 use arg::{Before, Result};
 use lines::{Ended, Lines};
 use output::Output;
@@ -142,26 +143,52 @@ fn release(note: fn(&mut Lines)) {
     }
 }
 
-/// In the call in progress, memory shared with the agent answers.
+/// In the call in progress, the kernel is asked. Without this, or one of the next, shared memory or the card has answered.
 #[inline]
-pub(crate) fn is_ring() {
+pub(crate) fn asked_kernel() {
     if is_on() {
-        answer::is_ring();
+        note_kernel();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn note_kernel() {
+    // What the library itself asks is not the program's.
+    if !guard::inside() {
+        answer::note(|note| note.is_kernel = true);
+    }
+}
+
+/// In the call in progress, the kernel was asked only to wait.
+#[inline]
+pub(crate) fn waited() {
+    if is_on() {
+        answer::note(|note| note.is_kernel = false);
     }
 }
 
 /// In the call in progress, the library itself refuses.
 #[inline]
-pub(crate) fn is_shim() {
+pub(crate) fn refused() {
     if is_on() {
-        answer::is_shim();
+        answer::note(|note| note.is_refused = true);
     }
 }
 
-/// In the call in progress, the kernel is to answer.
-pub(crate) fn is_kernel(reason: Reason) {
+/// In the call in progress, shared memory answers, whatever else is asked.
+#[inline]
+#[allow(dead_code, reason = "of hooks on calls that wait, which come next")]
+pub(crate) fn is_ring() {
     if is_on() {
-        answer::is_kernel(reason);
+        answer::note(|note| note.is_ring = true);
+    }
+}
+
+/// In the call in progress, the kernel is to be asked for this reason.
+pub(crate) fn because(reason: Reason) {
+    if is_on() {
+        answer::note(|note| note.reason = Some(reason));
     }
 }
 
@@ -170,6 +197,8 @@ struct Begun {
     number: u64,
     before: Before,
     entry: Option<Entry>,
+    /// Of the call that a signal handler's call interrupts.
+    outer: Note,
     asked: (u64, Duration),
     started: Instant,
 }
@@ -200,11 +229,11 @@ fn begin(call: Call, args: &[Arg]) -> Begun {
         _ => None,
     };
     let (number, before) = known.unwrap_or_default();
-    answer::begin();
     Begun {
         number,
         before,
         entry: entry(args),
+        outer: answer::replace(Note::default()),
         asked: mqttshim_session::requests_of_thread(),
         started: Instant::now(),
     }
@@ -212,7 +241,7 @@ fn begin(call: Call, args: &[Arg]) -> Begun {
 
 fn end(call: Call, args: &[Arg], begun: &Begun, value: i64) {
     let elapsed = begun.started.elapsed();
-    let note = answer::take();
+    let note = answer::replace(begun.outer);
     let result = Result { value, errno: errno::get(), elapsed };
     if MODE.load(Ordering::Relaxed) == SUMMARY {
         return summary::count(call, result.is_failed(), elapsed);
