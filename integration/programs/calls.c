@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -44,6 +46,8 @@ int __open64_2(const char *, int);
 int __openat_2(int, const char *, int);
 int __openat64_2(int, const char *, int);
 int __dprintf_chk(int, int, const char *, ...);
+int __poll_chk(struct pollfd *, nfds_t, int, size_t);
+int __ppoll_chk(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *, size_t);
 
 static struct sockaddr_in address;
 static const socklen_t length = sizeof address;
@@ -347,6 +351,64 @@ static void watch(int server)
 	close(set);
 }
 
+static void poll_and_select(int server)
+{
+	struct pollfd watched[2] = {{.fd = -1, .events = POLLIN}, {.fd = server, .events = POLLIN | POLLOUT | POLLRDHUP}};
+	struct timespec time = {.tv_sec = 3, .tv_nsec = 5};
+	struct timeval span = {.tv_sec = 2, .tv_usec = 7}, moment = {.tv_usec = 1};
+	sigset_t mask;
+	fd_set in, out;
+
+	sigfillset(&mask);
+	poll(watched, 2, 1000);
+	ppoll(watched, 2, &time, &mask);
+	ppoll(watched + 1, 1, NULL, NULL);
+	__poll_chk(watched, 2, -1, sizeof watched);
+	__ppoll_chk(watched, 2, &time, NULL, sizeof watched);
+	watched[1].events = POLLPRI;
+	poll(watched, 2, 0);
+	poll(NULL, 0, 1);
+	FD_ZERO(&in);
+	FD_ZERO(&out);
+	FD_SET(server, &in);
+	FD_SET(server, &out);
+	select(server + 1, &in, &out, NULL, &span);
+	FD_ZERO(&in);
+	FD_SET(server, &in);
+	FD_SET(server, &out);
+	pselect(server + 1, &in, &out, NULL, &time, &mask);
+	pselect(server + 1, NULL, &out, NULL, NULL, NULL);
+	select(0, NULL, NULL, NULL, &moment);
+	select(-1, NULL, &out, NULL, NULL);
+}
+
+static void wait_for_events(int server, int guest)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.u64 = 0x100000007}, events[4];
+	struct timespec time = {.tv_sec = 3, .tv_nsec = 5};
+	sigset_t mask;
+	char byte;
+	int set = epoll_create1(0), other = epoll_create(3);
+
+	sigemptyset(&mask);
+	memset(events, 0, sizeof events);
+	epoll_ctl(set, EPOLL_CTL_ADD, server, &event);
+	epoll_wait(set, events, 4, 0);
+	write(guest, "!", 1);
+	epoll_wait(set, events, 4, -1);
+	epoll_pwait(set, events, 4, 1000, &mask);
+	epoll_pwait(set, events, 4, 1000, NULL);
+	epoll_pwait2(set, events, 4, &time, &mask);
+	epoll_pwait2(set, events, 4, NULL, NULL);
+	read(server, &byte, 1);
+	epoll_wait(set, events, 4, 1);
+	epoll_wait(other, events, 4, 0);
+	epoll_wait(-1, events, 4, 5);
+	epoll_wait(set, events, 0, 5);
+	close(set);
+	close(other);
+}
+
 static void copy_descriptors(int server)
 {
 	int copy = dup(server);
@@ -520,6 +582,8 @@ static void accept_and_end(int listening, const char *folder)
 	use_streams(server, guest, folder);
 	command(server);
 	watch(server);
+	poll_and_select(server);
+	wait_for_events(server, guest);
 	copy_descriptors(server);
 	connect(server, (void *)&address, length);
 	listen(server, 1);

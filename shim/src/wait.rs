@@ -59,7 +59,7 @@ fn ready(fd: RawFd, events: i16, limit: Timeout, started: Instant) -> Result<Wok
         let left = limit.map(|limit| limit.saturating_sub(started.elapsed()));
         let mut watched = libc::pollfd { fd, events, revents: 0 };
         // SAFETY: one pollfd, which is live.
-        let ready = unsafe { libc::poll(&raw mut watched, 1, milliseconds(left)) };
+        let ready = unsafe { real::poll(&raw mut watched, 1, milliseconds(left)) };
         if ready > 0 {
             let is_over = watched.revents & (libc::POLLHUP | libc::POLLNVAL) != 0;
             return Ok(if is_over { Woken::HungUp } else { Woken::Ready });

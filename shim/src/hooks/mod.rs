@@ -126,6 +126,7 @@ fn drive(fd: RawFd, mut attempt: impl FnMut(Woken) -> Outcome) -> Option<isize> 
                 (0, wait::acceptable(fd, *started.get_or_insert_with(Instant::now)))
             }
             Outcome::AwaitWritable { moved } => {
+                guard::fenced(|| epoll::waited_elsewhere(fd));
                 (moved, wait::writable(fd, *started.get_or_insert_with(Instant::now)))
             }
         };

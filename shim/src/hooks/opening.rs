@@ -9,13 +9,11 @@ use super::accepting::fresh;
 use super::{hook, note};
 use crate::real;
 use crate::table;
-use crate::trace::{self, Arg, Call};
+use crate::trace::{self, Arg, Call, MASK_BYTES};
 
 /// How mkstemp(3) opens its file, and for whom.
 const TEMPORARY: c_int = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
 const PRIVATE: c_uint = 0o600;
-/// Bytes of a signal mask, as the kernel has it.
-const MASK_BYTES: usize = 8;
 
 /// Looks at a number that was just given out, or at what is no number: a failure.
 pub(super) fn given_out(fd: c_int) -> c_int {

@@ -6,6 +6,7 @@ use super::{hook, note};
 use crate::epoll;
 use crate::real;
 use crate::table::{self, Kind};
+use crate::trace::MASK_BYTES;
 
 /// Makes sure that the kernel knows what there is to know of `fd`.
 fn looked_at(fd: c_int) {
@@ -30,7 +31,9 @@ unsafe fn look_at_all(fds: *const pollfd, count: nfds_t) {
 
 hook! {
     /// poll(2)
-    fn poll(fds: *mut pollfd, count: nfds_t, milliseconds: c_int) -> c_int {
+    fn poll(fds: *mut pollfd, count: nfds_t, milliseconds: c_int) -> c_int
+        as Poll(Watched(fds.addr(), count as usize), Size(count as usize), Int(milliseconds.into()))
+    {
         // SAFETY: poll(2) obliges its caller to pass so many pollfds.
         unsafe { look_at_all(fds, count) };
         // SAFETY: the caller's arguments, unchanged.
@@ -40,7 +43,15 @@ hook! {
 
 hook! {
     /// ppoll(2)
-    fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int {
+    fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int
+        as Ppoll(
+            Watched(fds.addr(), count as usize),
+            Size(count as usize),
+            Timespec(timeout.addr()),
+            Mask(mask.addr(), MASK_BYTES),
+            Size(MASK_BYTES),
+        )
+    {
         // SAFETY: ppoll(2) obliges its caller to pass so many pollfds.
         unsafe { look_at_all(fds, count) };
         // SAFETY: the caller's arguments, unchanged.
@@ -78,7 +89,13 @@ hook! {
         writes: *mut fd_set,
         others: *mut fd_set,
         timeout: *mut timeval,
-    ) -> c_int {
+    ) -> c_int
+        as Pselect6(
+            Sets(count, [reads.addr(), writes.addr(), others.addr()]),
+            Timeval(timeout.addr()),
+            Pointer(0),
+        )
+    {
         // SAFETY: select(2) obliges its caller to pass sets that reach so far.
         unsafe { look_at_sets(count, [reads, writes, others]) };
         // SAFETY: the caller's arguments, unchanged.
@@ -95,7 +112,13 @@ hook! {
         others: *mut fd_set,
         timeout: *const timespec,
         mask: *const sigset_t,
-    ) -> c_int {
+    ) -> c_int
+        as Pselect6(
+            Sets(count, [reads.addr(), writes.addr(), others.addr()]),
+            Timespec(timeout.addr()),
+            MaskWrapped(mask.addr()),
+        )
+    {
         // SAFETY: pselect(2) obliges its caller to pass sets that reach so far.
         unsafe { look_at_sets(count, [reads, writes, others]) };
         // SAFETY: the caller's arguments, unchanged.

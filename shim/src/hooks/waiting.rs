@@ -10,7 +10,7 @@ use crate::epoll::{self, Collected, Control, Interest};
 use crate::guard;
 use crate::real;
 use crate::table::{self, Entry, Flag, Kind};
-use crate::trace;
+use crate::trace::{self, MASK_BYTES};
 use crate::watches::{self, Watch};
 
 /// A set was made.
@@ -91,7 +91,10 @@ hook! {
                     trace::is_ring();
                     return 0;
                 }
-                Some(Control::Fail(errno)) => return int(fail(errno)),
+                Some(Control::Fail(errno)) => {
+                    trace::is_ring();
+                    return int(fail(errno));
+                }
                 Some(Control::Kernel) | None => {}
             }
         }
@@ -246,7 +249,9 @@ unsafe fn wait(
 
 hook! {
     /// epoll_wait(2)
-    fn epoll_wait(epoll: c_int, events: *mut epoll_event, room: c_int, milliseconds: c_int) -> c_int {
+    fn epoll_wait(epoll: c_int, events: *mut epoll_event, room: c_int, milliseconds: c_int) -> c_int
+        as EpollWait(Fd(epoll), EventsOut(events.addr()), Int(room.into()), Int(milliseconds.into()))
+    {
         let limit = Limit::Milliseconds(milliseconds);
         // SAFETY: epoll_wait(2) obliges its caller to have room for so many events.
         if let Some(found) = unsafe { wait(epoll, events, room, limit, std::ptr::null()) } {
@@ -265,7 +270,16 @@ hook! {
         room: c_int,
         milliseconds: c_int,
         mask: *const sigset_t,
-    ) -> c_int {
+    ) -> c_int
+        as EpollPwait(
+            Fd(epoll),
+            EventsOut(events.addr()),
+            Int(room.into()),
+            Int(milliseconds.into()),
+            Mask(mask.addr(), MASK_BYTES),
+            Size(MASK_BYTES),
+        )
+    {
         let limit = Limit::Milliseconds(milliseconds);
         // SAFETY: epoll_pwait(2) obliges its caller to have room for so many events.
         if let Some(found) = unsafe { wait(epoll, events, room, limit, mask) } {
@@ -284,7 +298,16 @@ hook! {
         room: c_int,
         timeout: *const timespec,
         mask: *const sigset_t,
-    ) -> c_int {
+    ) -> c_int
+        as EpollPwait2(
+            Fd(epoll),
+            EventsOut(events.addr()),
+            Int(room.into()),
+            Timespec(timeout.addr()),
+            Mask(mask.addr(), MASK_BYTES),
+            Size(MASK_BYTES),
+        )
+    {
         // SAFETY: null or a timespec, as epoll_pwait2(2) obliges its caller to pass.
         let limit = Limit::Exactly(unsafe { timeout.as_ref() }.copied());
         // SAFETY: epoll_pwait2(2) obliges its caller to have room for so many events.

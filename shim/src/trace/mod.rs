@@ -16,7 +16,6 @@
 
 mod address;
 mod answer;
-#[allow(dead_code, reason = "of hooks on calls that wait, which come next")]
 mod arg;
 mod call;
 #[allow(unsafe_code, reason = "asks libc for the time zone")]
@@ -28,7 +27,6 @@ mod lines;
 #[allow(unsafe_code, reason = "reads the program's memory through the kernel")]
 mod memory;
 mod message;
-#[allow(dead_code, reason = "of hooks on calls that wait, which come next")]
 pub(crate) mod names;
 mod options;
 mod output;
@@ -46,6 +44,7 @@ use std::time::{Duration, Instant};
 pub(crate) use answer::Reason;
 pub(crate) use arg::Arg;
 pub(crate) use call::Call;
+pub(crate) use waiting::MASK_BYTES;
 
 use answer::Note;
 use arg::{Before, Result};
@@ -178,7 +177,6 @@ pub(crate) fn refused() {
 
 /// In the call in progress, shared memory answers, whatever else is asked.
 #[inline]
-#[allow(dead_code, reason = "of hooks on calls that wait, which come next")]
 pub(crate) fn is_ring() {
     if is_on() {
         answer::note(|note| note.is_ring = true);
@@ -253,7 +251,8 @@ fn end(call: Call, args: &[Arg], begun: &Begun, value: i64) {
     with_lines(|lines| lines.end(&ended));
 }
 
-/// What the descriptors of a call are to us: the first that is a socket of ours, if one is.
+/// What the descriptors of a call are to us: the first that is ours, or else the first. An epoll set says less than what it is
+/// told to watch.
 fn entry(args: &[Arg]) -> Option<Entry> {
     let entries = || {
         args.iter().filter_map(|arg| match *arg {
@@ -261,8 +260,9 @@ fn entry(args: &[Arg]) -> Option<Entry> {
             _ => None,
         })
     };
-    let is_socket = |entry: &Entry| !entry.is_plain() && entry.kind() != Kind::Epoll;
-    entries().find(is_socket).or_else(|| entries().next())
+    let is_telling = |entry: &Entry| !entry.is_plain() && entry.kind() != Kind::Epoll;
+    let ours = entries().find(is_telling).or_else(|| entries().find(|entry| !entry.is_plain()));
+    ours.or_else(|| entries().next())
 }
 
 /// `None` if another thread holds the lines for too long, or a fault of ours ended the work. `errno` is as before.

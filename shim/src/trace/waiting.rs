@@ -9,7 +9,7 @@ use super::names;
 use super::text::{SHOWN_MAX, array, flags, known_flags, pointer, time};
 
 /// Bytes of a signal mask, as the kernel has it.
-const MASK_BYTES: usize = 8;
+pub(crate) const MASK_BYTES: usize = 8;
 /// Bits of the words select's sets are made of.
 const WORD_BITS: usize = 64;
 /// Most descriptors of one select that are looked at.
