@@ -77,6 +77,7 @@ impl<A: Attach, S: Stack> Card<A, S> {
     fn begin_stream(&mut self, key: Key, now: Instant) {
         let entry = &mut self.sockets[key.index()];
         entry.kind = Kind::Stream(Stream::new());
+        self.counters.connections_begun += 1;
         self.sessions[entry.session].core.handle_open(ConnId(key.0), now);
         self.queue_read(key);
     }

@@ -82,6 +82,8 @@ struct Session {
 /// What was counted, beside what the cores count.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counters {
+    /// Connections there ever were, accepted or asked for.
+    pub connections_begun: u64,
     /// Times that accepting stopped for want of descriptors, memory or sockets.
     pub accept_pauses: u64,
     /// Connections given up with bytes still waiting for their client.

@@ -84,6 +84,11 @@ const DROPPED: Family = counter(
     "Copies of the card that a subscriber's full outbox did not take",
 );
 const CONNECTIONS: Family = gauge("mqttshim_connections", &[], "Connections of clients now");
+const CONNECTIONS_BEGUN: Family = counter(
+    "mqttshim_connections_total",
+    &[],
+    "Connections there ever were on the card, accepted or asked for by a broker",
+);
 const ROUTES: Family =
     gauge("mqttshim_routes", &["state"], "Topics whose subscribers are remembered now");
 const SESSION_STATE: Family = gauge(
@@ -150,6 +155,7 @@ fn readings(snapshot: &Snapshot, mut tell: impl FnMut(&'static Family, &[&'stati
         tell(&DROPPED, &[reason.label()], core.dropped(reason));
     }
     tell(&CONNECTIONS, &[], core.connections);
+    tell(&CONNECTIONS_BEGUN, &[], survey.card.connections_begun);
     tell(&ROUTES, &["cached"], core.routes);
     tell(&SESSION_STATE, &["open"], survey.sessions_open);
     tell(&SESSION_STATE, &["ended"], survey.sessions_ended);

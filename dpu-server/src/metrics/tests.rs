@@ -21,6 +21,7 @@ fn busy() -> Snapshot {
     core.subscriptions = 10;
     core.routes = 11;
     snapshot.survey.card.accept_pauses = 12;
+    snapshot.survey.card.connections_begun = 23;
     snapshot.survey.card.lingers_given_up = 13;
     snapshot.survey.sends.batched = 14;
     snapshot.survey.sends.plain = 15;
