@@ -116,3 +116,27 @@ CASE(epoll_tells_of_a_connect)
 	T(epoll_wait(set, &event, 1, 5000));
 	say("%s", events_text(event.events));
 }
+
+CASE(a_second_connect_is_told_to_the_epoll_set_of_the_first)
+{
+	int set = epoll_create1(0), fd = FD(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0)), error = 7;
+	socklen_t length = sizeof error;
+	struct epoll_event event = {.events = EPOLLOUT, .data.u32 = 5};
+	T(connect_v4(fd, connect_port));
+	T(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
+	T(epoll_wait(set, &event, 1, 5000));
+	T(getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length));
+	say("%s", strerrorname_np(error));
+	int elsewhere = listening_elsewhere();
+	event = (struct epoll_event){.events = EPOLLOUT, .data.u32 = 6};
+	T(epoll_ctl(set, EPOLL_CTL_MOD, fd, &event));
+	T(connect_v4(fd, connect_port));
+	/* The registration stays with the socket, whatever became of its first connect. */
+	T(connect_v4(fd, connect_port));
+	T(epoll_wait(set, &event, 1, 5000));
+	say("%u %s", event.data.u32, events_text(event.events));
+	FD(accept(elsewhere, NULL, NULL));
+	event.events = EPOLLIN;
+	T(epoll_ctl(set, EPOLL_CTL_MOD, fd, &event));
+	T(epoll_ctl(set, EPOLL_CTL_DEL, fd, &event));
+}

@@ -148,6 +148,7 @@ cases! {
     a_bound_client_keeps_its_address
     connect_refuses_what_the_kernel_refuses
     epoll_tells_of_a_connect
+    a_second_connect_is_told_to_the_epoll_set_of_the_first
 
     // stdio.c
     a_stream_on_a_socket_reads_and_writes

@@ -50,6 +50,7 @@ mod outside;
 mod placeholder;
 #[allow(unsafe_code, reason = "calls libc's functions by address")]
 mod real;
+mod registrations;
 mod rules;
 #[allow(unsafe_code, reason = "sessions live behind atomic pointers")]
 mod sessions;

@@ -12,7 +12,9 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::descriptor;
 use crate::descriptors;
+use crate::epoll as user_level;
 use crate::log::say;
+use crate::registrations;
 use crate::sessions;
 use crate::table::{self, Entry, Flag, Kind};
 use crate::watches::{self, Watch};
@@ -56,7 +58,8 @@ pub(crate) fn copy_timeouts(from: RawFd, to: impl AsFd) -> Result<(), Errno> {
 }
 
 /// Takes the placeholder at `fd`, and at every other descriptor of the same socket, away again: a fresh socket of the kernel
-/// comes instead, as TCP leaves one that failed to connect or stopped listening. Its options and epoll registrations are gone.
+/// comes instead, as TCP leaves one that failed to connect or stopped listening. Its options are gone; its epoll registrations are
+/// made again.
 ///
 /// # Errors
 /// When there is no descriptor for the fresh socket.
@@ -70,10 +73,24 @@ pub(crate) fn withdraw(fd: RawFd) -> Result<(), Errno> {
     let _ = rustix::net::shutdown(descriptor::borrow(fd), rustix::net::Shutdown::Both);
     let all: Vec<(RawFd, Entry)> = descriptors::aliases(old).collect();
     for (alias, entry) in all {
+        // What the kernel's sets have not been told of yet comes first.
+        user_level::waited_elsewhere(alias);
+        let watches = registrations::of(alias);
+        for watch in &watches {
+            // Another copy of the file, in another process, would keep the registration alive.
+            let set = descriptor::borrow(watch.epoll);
+            let _ = epoll::delete(set, descriptor::borrow(alias));
+        }
         // The file first: an undecided entry must never stand for a placeholder.
         let replaced = descriptor::replace(alias, &fresh);
         if replaced.is_ok() && table::exchange(alias, entry, new.with_lasting(entry)) {
             descriptors::release(entry);
+        }
+        for watch in watches {
+            register(alias, new, watch);
+            if replaced.is_ok() && !watches::remember(alias, watch) {
+                descriptors::flag(alias, Flag::Pending, true);
+            }
         }
     }
     Ok(())

@@ -25,7 +25,7 @@ use crate::verdict;
 pub(crate) fn connect(fd: RawFd, address: Option<SocketAddr>, woken: Woken) -> Outcome {
     let entry = table::get(fd);
     match (entry.kind(), address) {
-        (Kind::Connection, _) => ask(fd, entry, address, woken),
+        (Kind::Connection, _) => ask(fd, entry, woken),
         (Kind::Listener, _) => Outcome::Fail(Errno::ISCONN),
         // A bound socket is the card's already.
         (Kind::Bound, Some(address)) => begin(fd, entry, address),
@@ -94,7 +94,7 @@ fn start(fd: RawFd, entry: Entry, address: SocketAddr) -> Result<(), Option<Errn
 }
 
 /// What has become of a connect that was begun.
-fn ask(fd: RawFd, entry: Entry, address: Option<SocketAddr>, woken: Woken) -> Outcome {
+fn ask(fd: RawFd, entry: Entry, woken: Woken) -> Outcome {
     let Some(socket) = entry.socket() else { return Outcome::Fail(Errno::ISCONN) };
     let Some(session) = sessions::of(socket) else { return Outcome::Fail(Errno::CONNRESET) };
     if !entry.has(Flag::Pending) {
@@ -115,12 +115,8 @@ fn ask(fd: RawFd, entry: Entry, address: Option<SocketAddr>, woken: Woken) -> Ou
             if let Err(errno) = placeholder::withdraw(fd) {
                 return Outcome::Fail(errno);
             }
-            match (error, woken) {
-                (Some(errno), _) => Outcome::Fail(errno),
-                // The error was taken by SO_ERROR: the kernel's socket would try again now.
-                (None, Woken::First) => connect(fd, address, woken),
-                (None, _) => Outcome::Fail(Errno::CONNABORTED),
-            }
+            // When SO_ERROR took the error before, the kernel says this, once.
+            Outcome::Fail(error.unwrap_or(Errno::CONNABORTED))
         }
     }
 }
