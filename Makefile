@@ -6,7 +6,7 @@ DESTDIR ?=
 RELEASE := target/release
 SECONDS_PER_TARGET ?= 60
 
-.PHONY: help build demo test soak check bench brokers schema loom fuzz sanitize deps install clean
+.PHONY: help build demo test soak foreign check bench brokers schema loom fuzz sanitize deps install clean
 
 help: ## Lists these targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,8 +23,11 @@ deps: ## Installs what the tests need (Debian packages as root; Python and Node 
 test: deps build ## Runs every test that fits 25 minutes on two cores.
 	scripts/test.sh
 
-soak: deps build loom fuzz sanitize ## The long runs: model checking, fuzzing, sanitizer, and the tests with 1,000 faults.
+soak: deps build loom fuzz sanitize foreign ## The long runs: model checking, fuzzing, sanitizer, foreign suites, and the tests with 1,000 faults.
 	MQTTSHIM_TEST_LONG=1 MQTTSHIM_FAULTS=1000 scripts/test.sh
+
+foreign: build ## CPython's, tokio's and stress-ng's own tests, with and without the library, outcome by outcome.
+	scripts/foreign.sh
 
 check: ## Formatting, lints, docs, dependency audit, generated code current.
 	scripts/check.sh
