@@ -34,6 +34,8 @@ mod setting;
 #[allow(unsafe_code, reason = "signal masks, by system call")]
 mod signals;
 mod summary;
+#[cfg(test)]
+mod tests;
 mod text;
 mod waiting;
 
