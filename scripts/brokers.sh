@@ -57,7 +57,7 @@ install() { # NAME
 version() { # NAME
   case $1 in
     mosquitto) mosquitto -h | sed -n '1s/.* //p' ;;
-    mosquitto-2.1.2) $(cat "$folder/newer") -h | sed -n '1s/.* //p' ;;
+    mosquitto-2.1.2) $(cat "$folder/newer") -h 2>/dev/null | sed -n '1s/.* //p' ;;
     aedes) sed -n 's/^\s*"version": "\(.*\)".*/\1/p' .cache/brokers/aedes/node_modules/aedes/package.json | head -1 ;;
     amqtt) .cache/brokers/amqtt/bin/python -c 'import importlib.metadata as m; print(m.version("amqtt"))' ;;
     rumqttd) .cache/brokers/rumqttd/bin/rumqttd --version | sed 's/.* //' ;;
@@ -100,7 +100,7 @@ both() {
   [ -n "$mosquitto" ] && preload=(env "LD_PRELOAD=$release/libmqttshim.so" "MQTTSHIM_LISTEN=$ours"
     "MQTTSHIM_SESSION=$folder/$name/session.sock" MQTTSHIM_FALLBACK=fail)
   MOSQUITTO=$mosquitto MQTTSHIM_LOG=info start "$name-ours" "integration/brokers/$script.sh" "$ours" "$folder/$name/ours" "${preload[@]}"; ours_pid=$!
-  for _ in $(seq 300); do answers "$alone" && answers "$ours" && break; sleep 0.1; done
+  for _ in $(seq 600); do answers "$alone" && answers "$ours" && break; sleep 0.1; done
   answers "$alone" && answers "$ours" && grep -q 'is served by the card' "$folder/$name-ours.log"
 }
 
