@@ -16,6 +16,7 @@ use crate::watches;
 pub(crate) fn set(fd: RawFd, entry: Entry) {
     let before = table::replace(fd, entry);
     sessions::count(entry, true);
+    epoll::closed(fd, before);
     drop_watches(fd, before);
     release(before);
 }
@@ -126,6 +127,7 @@ pub(crate) fn flag(fd: RawFd, flag: Flag, is_set: bool) {
 /// The number was closed behind our back and names another file: it is no placeholder any more.
 pub(crate) fn forget_stale(fd: RawFd, entry: Entry) {
     if table::exchange(fd, entry, Entry::PLAIN) {
+        epoll::closed(fd, entry);
         release(entry);
     }
 }

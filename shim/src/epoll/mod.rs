@@ -199,9 +199,18 @@ pub(crate) fn closing(fd: RawFd, entry: Entry) {
             if entry.has(Flag::Shared) {
                 // epoll(7), Q6: a copy of it keeps the registration alive, in the kernel.
                 waited_elsewhere(fd);
-            } else {
-                SET.lock().members.remove(fd);
             }
+            closed(fd, entry);
+        }
+        _ => closed(fd, entry),
+    }
+}
+
+/// The descriptor with this entry was closed behind our back.
+pub(crate) fn closed(fd: RawFd, entry: Entry) {
+    match entry.kind() {
+        Kind::Connection if CURRENT.load(Ordering::Relaxed) != NONE => {
+            SET.lock().members.remove(fd)
         }
         Kind::Epoll if is_current(fd) => SET.lock().forget(),
         _ => {}
