@@ -1,6 +1,10 @@
 #!/usr/bin/env bash
 # The benchmarks behind docs/performance.md, each a comparison of brokers that take turns in one run:
-#   fan-out over raw frames, fan-out over the kernel's sockets beside a bare send loop, QoS 1 echo through the broker.
+#   wire kernel   fan-out over raw frames, and over the kernel's sockets beside a bare send loop
+#   echo busy     QoS 1 echo through the broker: what is not accelerated; the same with one core taken by a busy loop
+#   large connect the same with 60 kB payloads; one client after another
+#   idle          CPU time of broker and card while nobody says anything
+#   cores         the MQTT core by itself
 # As root, in a network namespace of its own. DURATION: seconds a step (10). OUT: folder for JSON and HTML (.cache/bench).
 set -eu
 cd "$(dirname "$0")/.."
@@ -12,21 +16,21 @@ fi
 ip link set lo up
 duration=${DURATION:-10}
 out=${OUT:-.cache/bench}
-steps=${*:-wire kernel echo cores}
+steps=${*:-wire kernel echo busy large connect idle cores}
 mkdir -p "$out"
 
 config installed 11883 0.0.0.0
 config fair 11884 0.0.0.0 'set_tcp_nodelay true' 'allow_duplicate_messages true'
 config card 11885 0.0.0.0
 start installed mosquitto -c "$folder/installed.conf"; installed=$!
-start fair mosquitto -c "$folder/fair.conf"; fair=$!
+start fair mosquitto -c "$folder/fair.conf"; fair_pid=$!
 start dpu-server "$release/dpu-server" run --trust suback --session "$folder/session.sock"; server=$!
 await_session
 start card "$release/mqttshim" run --listen 11885 --session "$folder/session.sock" --fallback fail -- \
   mosquitto -c "$folder/card.conf"
 broker=$!
 version=$(mosquitto -h | sed -n '1s/.* //p' || true)
-targets=(--target "mosquitto $version=127.0.0.1:11883,pid=$installed" --target "$version fair=127.0.0.1:11884,pid=$fair")
+targets=(--target "mosquitto $version=127.0.0.1:11883,pid=$installed" --target "$version fair=127.0.0.1:11884,pid=$fair_pid")
 # A newer release beside it, where this machine's package mirror has one.
 if newer=$(tools/fetch-mosquitto.sh .cache/mosquitto 2>"$folder/fetch.log"); then
   config newer 11886 0.0.0.0
@@ -39,15 +43,37 @@ fi
 targets+=(--target "on us=127.0.0.1:11885,pid=$broker+$server")
 await_port installed 11883; await_port fair 11884; await_port card 11885
 
+# What is not accelerated is held against the same broker, told not to wait for acknowledgements either.
+fair=(--target "$version fair=127.0.0.1:11884,pid=$fair_pid" --target "on us=127.0.0.1:11885,pid=$broker+$server")
+
 run() { echo; "$release/mqttshim" bench "$@"; }
+
+# PID: CPU time it used so far, in milliseconds.
+cpu_ms() { awk -v hertz="$(getconf CLK_TCK)" '{ print ($14 + $15) * 1000 / hertz }' "/proc/$1/stat"; }
+idle() {
+  local before=() at
+  for at in "$@"; do before+=("$(cpu_ms "$at")"); done
+  sleep "$duration"
+  echo; echo "Idle for $duration s, CPU time in ms:"
+  set -- "broker alone" "$1" "broker on us" "$2" dpu-server "$3"
+  for at in 0 1 2; do printf '  %-13s %s\n' "$1" "$(($(cpu_ms "$2") - before[at]))"; shift 2; done
+}
 for step in $steps; do
   case $step in
     wire) run fanout --client wire --setup-veth "${targets[@]}" --subscribers 1000 --rate 20 --payload 64 --qos 0 \
             --duration "$duration" --json "$out/wire.json" --html "$out/wire.html" ;;
     kernel) run fanout --client kernel --bare-send "${targets[@]}" --subscribers 1,10,100,1000 --rate 20 --payload 64 --qos 0 \
             --duration "$duration" --json "$out/kernel.json" --html "$out/kernel.html" ;;
-    echo) run echo "${targets[@]}" --connections 1,50 --qos 1 --duration "$duration" --json "$out/echo.json" ;;
+    echo) run echo "${fair[@]}" --connections 1,4,8,50,1000 --qos 1 --duration "$duration" --json "$out/echo.json" ;;
+    busy)
+      timeout 600 taskset -c 0 sh -c 'while :; do :; done' & loop=$!; pids+=("$loop")
+      echo; echo "With core 0 taken by a busy loop:"
+      "$release/mqttshim" bench echo "${fair[@]}" --connections 1 --qos 1 --duration "$duration" --json "$out/busy.json"
+      kill "$loop"; wait "$loop" 2>/dev/null || true ;;
+    large) run echo "${fair[@]}" --connections 1,8 --qos 1 --payload 60000 --duration "$duration" --json "$out/large.json" ;;
+    connect) run connect "${fair[@]}" --duration "$duration" --json "$out/connect.json" ;;
+    idle) idle "$fair_pid" "$broker" "$server" ;;
     cores) cargo bench -q -p dpu-server --bench mqtt ;;
-    *) echo "bench: no step $step; there are wire kernel echo cores" >&2; exit 2 ;;
+    *) echo "bench: no step $step; there are wire kernel echo busy large connect idle cores" >&2; exit 2 ;;
   esac
 done

@@ -20,6 +20,8 @@ pub(crate) enum Bench {
     /// Every connection publishes to itself: throughput of what is not distributed
     #[command(after_long_help = ECHO_HELP)]
     Echo(EchoArgs),
+    /// One client after another connects, is greeted and leaves: connections a second
+    Connect(ConnectArgs),
 }
 
 /// Shown below the options of `bench fanout`.
@@ -134,6 +136,29 @@ pub(crate) struct EchoArgs {
     /// Numbers of connections, one after the other
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,50", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) connections: Vec<u32>,
+}
+
+/// Arguments of `bench connect`. Always through this machine's sockets.
+#[derive(Args, Debug)]
+pub(crate) struct ConnectArgs {
+    /// A server: its name in the report, where it listens, the processes whose CPU time is its cost
+    #[arg(long = "target", value_name = "NAME=HOST:PORT[,pid=N[+N…]]", required = true)]
+    pub(super) targets: Vec<Target>,
+    /// Name and password of the clients
+    #[arg(long, value_name = "NAME:PASSWORD", value_parser = user)]
+    pub(super) user: Option<(String, String)>,
+    /// Counted time for each target
+    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
+    pub(super) duration: Duration,
+    /// Uncounted time before it
+    #[arg(long, value_name = "S", default_value = "1", value_parser = seconds)]
+    pub(super) warmup: Duration,
+    /// Length of one turn
+    #[arg(long, value_name = "S", default_value = "1", value_parser = seconds)]
+    pub(super) slice: Duration,
+    /// Write all figures to this file
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
 }
 
 /// How clients reach the servers.

@@ -1,7 +1,7 @@
 //! `mqttshim bench`: how fast servers are, measured in turn in one run.
 //!
 //! ```text
-//! arguments ──► contestants, transport ──► fanout │ echo ──► report ──► table, JSON, page
+//! arguments ──► contestants, transport ──► fanout │ echo │ connect ──► report ──► table, JSON, page
 //!                                            │
 //!                                  stage: all clients ── transport: kernel │ wire
 //! ```
@@ -10,6 +10,7 @@
 
 mod args;
 mod bare;
+mod connect;
 mod cpu;
 mod echo;
 mod fanout;
@@ -32,19 +33,24 @@ use anyhow::{Context, Result};
 use serde_json::json;
 
 pub(crate) use self::args::Bench;
-use self::args::{Client, CommonArgs, EchoArgs, FanoutArgs};
+use self::args::{Client, CommonArgs, ConnectArgs, EchoArgs, FanoutArgs};
+use self::connect::Connect;
 use self::echo::Echo;
 use self::fanout::Fanout;
+use self::measure::Contestant;
+use self::mqtt::Greeting;
 use self::report::{Kind, Report, Row};
+use self::rounds::Stop;
 use self::scene::Scene;
 
 /// Runs `mqttshim bench …`.
 pub(crate) fn run(bench: &Bench) -> Result<ExitCode> {
-    let (report, common) = match bench {
-        Bench::Fanout(args) => (run_fanout(args)?, &args.common),
-        Bench::Echo(args) => (run_echo(args)?, &args.common),
+    let (report, json, html) = match bench {
+        Bench::Fanout(args) => (run_fanout(args)?, &args.common.json, &args.common.html),
+        Bench::Echo(args) => (run_echo(args)?, &args.common.json, &args.common.html),
+        Bench::Connect(args) => (run_connect(args)?, &args.json, &None),
     };
-    report.save(common.json.as_deref(), common.html.as_deref())?;
+    report.save(json.as_deref(), html.as_deref())?;
     write!(std::io::stdout(), "{}", report.to_text()).context("cannot print the table")?;
     Ok(ExitCode::SUCCESS)
 }
@@ -117,6 +123,28 @@ fn run_echo(args: &EchoArgs) -> Result<Report> {
         let (rows, client) = echo.measure(transport, &scene.contestants, size, &scene.stop)?;
         add_rows(&mut report, rows, client);
     }
+    Ok(report)
+}
+
+fn run_connect(args: &ConnectArgs) -> Result<Report> {
+    let seconds = |time: std::time::Duration| time.as_secs_f64();
+    let (duration, slice) = (seconds(args.duration), seconds(args.slice));
+    let summary =
+        format!("{duration} s each in turns of {slice} s · {}", client_text(Client::Kernel));
+    let settings = json!({
+        "duration_s": duration, "warmup_s": seconds(args.warmup), "slice_s": slice,
+    });
+    let mut report = Report::new(Kind::Connect, summary, settings);
+    let contestants: Vec<_> =
+        args.targets.iter().cloned().map(Contestant::new).collect::<Result<_>>()?;
+    report.targets.extend(contestants.iter().map(scene::describe));
+    let connect = Connect {
+        duration: args.duration,
+        warmup: args.warmup,
+        slice: args.slice,
+        greeting: Greeting { keepalive_s: 60, user: args.user.clone() },
+    };
+    report.push(connect.measure(&contestants, &Stop::on_signals()?)?);
     Ok(report)
 }
 

@@ -74,17 +74,20 @@ impl Scene {
 
     /// Names everybody in the report.
     pub(super) fn describe(&self, report: &mut Report) {
-        for contestant in &self.contestants {
-            let target = &contestant.target;
-            report.targets.push(Described {
-                name: target.name.clone(),
-                address: target.address.to_string(),
-                commands: target.pids.iter().filter_map(|&pid| cpu::command_line(pid)).collect(),
-            });
-        }
+        report.targets.extend(self.contestants.iter().map(describe));
         if let Some(pair) = &self.veth {
             report.notes.push(format!("veth pair made for this run, server's end {}", pair.server));
         }
+    }
+}
+
+/// A contestant as the report shows it.
+pub(super) fn describe(contestant: &Contestant) -> Described {
+    let target = &contestant.target;
+    Described {
+        name: target.name.clone(),
+        address: target.address.to_string(),
+        commands: target.pids.iter().filter_map(|&pid| cpu::command_line(pid)).collect(),
     }
 }
 

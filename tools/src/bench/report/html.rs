@@ -100,7 +100,7 @@ impl Axis {
 fn value(kind: Kind, row: &Row) -> f64 {
     match kind {
         Kind::Fanout => row.latency.p50_ns as f64,
-        Kind::Echo => row.per_second.unwrap_or(0.0),
+        Kind::Echo | Kind::Connect => row.per_second.unwrap_or(0.0),
     }
 }
 
@@ -136,6 +136,7 @@ fn chart(report: &Report) -> String {
     let titles = match kind {
         Kind::Fanout => "subscribers (p50 to the last one, lower is better)",
         Kind::Echo => "connections (echoes a second, higher is better)",
+        Kind::Connect => "client at a time (connections a second, higher is better)",
     };
     let middle = (left + WIDTH - right) / 2.0;
     let _ = writeln!(

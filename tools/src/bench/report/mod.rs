@@ -26,6 +26,8 @@ pub(crate) enum Kind {
     Fanout,
     /// Every connection for itself.
     Echo,
+    /// One connection after another.
+    Connect,
 }
 
 impl Kind {
@@ -33,7 +35,7 @@ impl Kind {
     fn compare(self, ours: &Summary, base: &Summary) -> Option<f64> {
         let (better, worse) = match self {
             Kind::Fanout => (base.p50_ns, ours.p50_ns),
-            Kind::Echo => (ours.count as u64, base.count as u64),
+            Kind::Echo | Kind::Connect => (ours.count as u64, base.count as u64),
         };
         (better > 0 && worse > 0).then(|| better as f64 / worse as f64)
     }
@@ -145,6 +147,7 @@ impl Report {
                 (Kind::Fanout, _) => "subscribers",
                 (Kind::Echo, 1) => "connection",
                 (Kind::Echo, _) => "connections",
+                (Kind::Connect, _) => "client at a time",
             };
             let _ = write!(text, "\n{} {noun}\n{}", grouped(size as u64), self.block(&rows));
         }
@@ -162,6 +165,9 @@ impl Report {
         let what = match self.kind {
             Kind::Fanout => "Fan-out: from issuing a PUBLISH to its arrival at the last subscriber",
             Kind::Echo => "Echo: each connection publishes to itself, one message at a time",
+            Kind::Connect => {
+                "Connect: one client after another, from connect() to CONNACK and close()"
+            }
         };
         format!(
             "{what}\n{} · Linux {} · {} CPUs · {}",
@@ -181,14 +187,17 @@ impl Report {
     fn columns(&self) -> Vec<String> {
         let base = self.targets.first().map_or("the first", |target| target.name.as_str());
         let mut columns: Vec<String> = vec!["target".to_owned()];
-        if self.kind == Kind::Echo {
-            columns.push("echoes/s".to_owned());
+        match self.kind {
+            Kind::Fanout => {}
+            Kind::Echo => columns.push("echoes/s".to_owned()),
+            Kind::Connect => columns.push("connects/s".to_owned()),
         }
         columns.extend(["min", "p50", "p90", "p99", "max"].map(str::to_owned));
         columns.push(format!("against {base}"));
         match self.kind {
             Kind::Fanout => columns.push("CPU per delivery".to_owned()),
             Kind::Echo => columns.extend(["CPU per echo", "wake-ups per echo"].map(str::to_owned)),
+            Kind::Connect => columns.push("CPU per connect".to_owned()),
         }
         columns
     }
@@ -196,7 +205,7 @@ impl Report {
     /// One row under [`columns`](Report::columns).
     fn cells(&self, row: &Row) -> Vec<String> {
         let mut cells = vec![row.target.clone()];
-        if let Some(rate) = row.per_second.filter(|_| self.kind == Kind::Echo) {
+        if let Some(rate) = row.per_second.filter(|_| self.kind != Kind::Fanout) {
             cells.push(grouped(rate.round() as u64));
         }
         let latency = row.latency;
