@@ -261,9 +261,10 @@ impl Peer {
         }
     }
 
-    /// Gives back the pages of receive rings that are empty and got nothing since the last look. One page stays: a connection
+    /// Gives back the pages of receive rings that are free, or are empty and got nothing since the last look. One page stays: a connection
     /// that is used again would only ask for it again.
     pub(crate) fn return_idle_pages(&mut self) {
+        self.host.return_free_pages();
         for socket in self.sockets.iter_mut().flatten() {
             let before = std::mem::replace(&mut socket.delivered_at_look, socket.delivered);
             let is_idle = before == socket.delivered;

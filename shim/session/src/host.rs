@@ -46,6 +46,8 @@ pub struct Host {
     generations: Vec<u32>,
     /// Slots given back, the oldest first.
     free: VecDeque<u32>,
+    /// Those among them, or taken again since, whose receive rings hold pages.
+    used: Vec<u32>,
     next_fresh: u32,
     tx_window: u64,
 }
@@ -71,6 +73,7 @@ impl Host {
             rx_heads: Vec::new(),
             generations: Vec::new(),
             free: VecDeque::new(),
+            used: Vec::new(),
             next_fresh: 0,
             tx_window,
         })
@@ -125,10 +128,21 @@ impl Host {
             words.generation.store(*generation, Ordering::SeqCst);
         }
         if self.rx_heads[slot.index as usize] > 0 {
-            // Failing only keeps the pages.
-            let _ = self.memory.release_rx(self.file.as_fd(), slot.index);
+            self.used.push(slot.index);
         }
         self.free.push_back(slot.index);
+    }
+
+    /// Gives the pages of receive rings back whose slots are free since the last call or longer. Not done in
+    /// [`release`](Self::release): a slot that is used again soon would only ask for them again.
+    pub fn return_free_pages(&mut self) {
+        for index in std::mem::take(&mut self.used) {
+            // A generation begins when a slot is taken, and another when it is given back: the even ones are free.
+            if self.generations[index as usize].is_multiple_of(2) {
+                // Failing only keeps the pages.
+                let _ = self.memory.release_rx(self.file.as_fd(), index);
+            }
+        }
     }
 
     /// Gives the pages of a socket's receive ring back while it is empty. They come back when they are written to.
@@ -399,6 +413,13 @@ mod tests {
         // In blocks of 512 bytes.
         assert_eq!(full - resident_blocks(&host), RX_BYTES as i64 / 512);
         assert!(resident_blocks(&host) <= bare + 16);
+        let other = host.allocate(State::Connected).unwrap();
+        assert_eq!(host.deliver(other, &bytes, 1), Ok(Wake::Token));
+        let full = resident_blocks(&host);
+        host.release(other);
+        assert_eq!(resident_blocks(&host), full, "it may be used again soon");
+        host.return_free_pages();
+        assert_eq!(full - resident_blocks(&host), RX_BYTES as i64 / 512);
         assert_eq!(host.deliver(slot, b"again", 2), Ok(Wake::No));
     }
 }
