@@ -1,7 +1,7 @@
 //! `accept(2)`: a connection is pulled from the card's queue and gets a placeholder of its own.
 //!
-//! The kernel is asked first, on the listener's placeholder: nothing there means nothing queued, at the cost of one system
-//! call, and a blocking accept waits there. The pair is made before the connection is taken, so
+//! Where the queue looks empty, the kernel is asked, on the listener's placeholder: nothing there means nothing queued, at the
+//! cost of one system call, and a blocking accept waits there. The pair is made before the connection is taken, so
 //! that a process without descriptors leaves it queued, as the kernel does.
 
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -55,10 +55,10 @@ pub(crate) fn accept(fd: RawFd, flags: i32, woken: Woken, peer: &mut Option<Raw>
     if flags & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) != 0 {
         return Outcome::Fail(Errno::INVAL);
     }
-    if woken == Woken::First && is_quiet(fd) {
+    let Some(session) = sessions::of(socket) else { return Outcome::Fail(Errno::INVAL) };
+    if woken == Woken::First && session.readable_bytes(socket.slot) == 0 && is_quiet(fd) {
         return wait_for_more(fd);
     }
-    let Some(session) = sessions::of(socket) else { return Outcome::Fail(Errno::INVAL) };
     let mut pair_flags = SocketFlags::empty();
     pair_flags.set(SocketFlags::CLOEXEC, flags & libc::SOCK_CLOEXEC != 0);
     pair_flags.set(SocketFlags::NONBLOCK, flags & libc::SOCK_NONBLOCK != 0);

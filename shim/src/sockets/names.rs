@@ -44,7 +44,8 @@ pub(crate) fn peer(fd: RawFd, name: &mut Option<Raw>) -> Outcome {
         .and_then(|socket| sessions::of(socket).map(|session| (socket, session)))
         // A connection that is over has no other end (TCP_CLOSE); then its wire is closed.
         .filter(|(socket, session)| {
-            session.state(socket.slot) == State::Connected && !descriptor::is_hung_up(fd)
+            session.is_whole(socket.slot)
+                || session.state(socket.slot) == State::Connected && !descriptor::is_hung_up(fd)
         })
         .and_then(|(socket, session)| session.peer(socket.slot));
     match address {

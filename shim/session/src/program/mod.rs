@@ -119,6 +119,19 @@ impl Session {
         self.slot(slot).map_or(State::Gone, Slot::state)
     }
 
+    /// Whether a connection is made and no end of it has been seen: then its wire need not be looked at.
+    pub fn is_whole(&self, slot: SlotId) -> bool {
+        let Some(words) = self.slot(slot) else { return false };
+        let ends = [
+            &words.agent.rx_eof,
+            &words.program.rx_shut,
+            &words.program.tx_shut,
+            &words.error,
+            &self.memory.header().ended,
+        ];
+        words.state() == State::Connected && ends.iter().all(|end| end.load(Ordering::SeqCst) == 0)
+    }
+
     /// The program watches this socket for edges: every arrival must be one, drained or not.
     pub fn mark_edge(&self, slot: SlotId) {
         if let Some(words) = self.slot(slot) {
