@@ -119,8 +119,14 @@ fn assert_answers(ours: &Trace) {
         let all = ours.threads.iter().flatten().filter(|line| line.starts_with(start));
         all.clone().nth(number).unwrap_or_else(|| panic!("no {start}")).clone()
     };
+    let opened = |line: &&String| line.starts_with("openat(");
+    let others =
+        ours.threads.iter().flatten().filter(opened).find(|line| !line.ends_with("> {kernel}"));
+    assert_eq!(others, None, "files are the kernel's");
     for (start, number, expected) in [
         ("socket(", 0, "kernel"),
+        ("epoll_wait(7", 0, "kernel: epoll"),
+        ("poll(NULL", 0, "kernel"),
         ("bind(3, ", 1, "rpc"),
         ("listen(3, ", 0, "rpc"),
         ("bind(4, ", 0, "rpc"),

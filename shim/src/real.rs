@@ -67,6 +67,7 @@ macro_rules! real_stdio {
             /// # Safety
             /// As for the function itself.
             pub(crate) unsafe fn $name($($argument: $type),*) -> $result {
+                trace::asked_kernel();
                 let mut address = stdio_pointers::$name.load(Ordering::Relaxed);
                 if address.is_null() {
                     address = next(concat!(stringify!($name), "\0"));

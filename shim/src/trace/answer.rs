@@ -85,7 +85,8 @@ pub(super) fn suffix(line: &mut Line, note: Note, asked: Option<Duration>, entry
 
 fn reason_of(entry: Entry) -> &'static str {
     match entry.kind() {
-        Kind::Plain | Kind::Epoll => "not offloaded",
+        Kind::Plain => "not offloaded",
+        Kind::Epoll => "epoll",
         Kind::Undecided => "not decided yet",
         Kind::Bound => "not listening yet",
         Kind::Listener | Kind::Connection => "placeholder",
