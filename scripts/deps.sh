@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.." || exit 1
 
 declare -A package_of=(
   [mosquitto]=mosquitto [mosquitto_pub]=mosquitto-clients [gdb]=gdb [strace]=strace [ip]=iproute2
-  [capnp]=capnproto [cc]=gcc [python3]=python3 [curl]=curl [node]=nodejs [npm]=npm
+  [capnp]=capnproto [faketime]=faketime [cc]=gcc [python3]=python3 [curl]=curl [node]=nodejs [npm]=npm
   [redis-server]=redis-server [nginx]=nginx-light
 )
 missing=()

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use mqttshim_agent::logs::Logs;
 
 use crate::config::{ChannelChoice, Config, ConfigError, File, StackChoice, TrustChoice};
-use crate::logs::Logs;
 use crate::{doctor, run};
 
 /// The card: owns the TCP connections of an unmodified MQTT broker and distributes its PUBLISHes.

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! [`attach`] is the brokers' side, [`stack`] the clients', [`mqtt`] decides who distributes a PUBLISH, and [`card`] moves
-//! bytes between the three in one pass. [`server`] is the thread that runs the passes; [`metrics`] and [`logs`] have
+//! bytes between the three in one pass. [`server`] is the thread that runs the passes; [`metrics`] and the agent's `logs` have
 //! threads of their own and never hold it up. [`cli`] is the program around it: [`config`], [`doctor`].
 //!
 //! Unsafe code: `stack::kernel` only (raw socket options and io_uring).
@@ -21,7 +21,6 @@ pub mod cli;
 pub mod config;
 pub mod descriptors;
 pub mod doctor;
-pub mod logs;
 pub mod metrics;
 pub mod mqtt;
 pub mod run;

@@ -75,6 +75,8 @@ pub struct Agent {
     pub(crate) lease: Lease,
     /// What was agreed with the card, once it answered.
     pub(crate) card: Option<Agreed>,
+    /// Why the latest card that answered cannot be worked with.
+    pub(crate) misfit: Option<String>,
     /// Bytes of one socket that the card takes before it grants more.
     pub(crate) card_window: u32,
     is_lost: bool,
@@ -120,6 +122,7 @@ impl Agent {
             line: Line::default(),
             lease: Lease::new(now),
             card: None,
+            misfit: None,
             card_window: 0,
             is_lost: false,
             probed: now,

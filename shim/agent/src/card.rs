@@ -74,6 +74,7 @@ impl Agent {
             Ok(agreed) => {
                 tracing::info!(card = hello.program, version = agreed.version, "the card answered");
                 self.card_window = hello.window_bytes;
+                self.misfit = None;
                 let is_first = self.card.replace(agreed).is_none();
                 if is_first {
                     let woken = self.rendezvous.wake_orphans().into_iter();
@@ -82,8 +83,15 @@ impl Agent {
                 }
             }
             Err(error) => {
-                tracing::error!(%error, "the card and this host do not understand each other");
+                let error = error.to_string();
+                // Once, however often it is tried: the card may be replaced while this host runs.
+                if self.misfit.as_ref() != Some(&error) {
+                    tracing::error!(%error, "the card and this host do not understand each other");
+                    self.misfit = Some(error);
+                }
                 self.lose_card(now);
+                // Nothing to wait for: programs that knock are told at once.
+                self.open_door(now, true);
             }
         }
     }

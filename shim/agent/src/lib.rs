@@ -23,6 +23,7 @@ mod lease;
 mod lifeline;
 mod line;
 mod listener;
+pub mod logs;
 mod peer;
 mod programs;
 mod rendezvous;

@@ -1,5 +1,6 @@
 //! The agent as a process of its own: relays a host's programs to a dpu-server elsewhere.
 
+use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
+use mqttshim_agent::logs::Logs;
 use mqttshim_agent::{Agent, AgentConfig};
 use mqttshim_channel::emulated::Emulated;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -82,16 +84,20 @@ fn parse_channel(text: &str) -> Result<PathBuf, String> {
 
 fn main() -> ExitCode {
     let Command::Run(run) = Cli::parse().command;
-    let filter = tracing_subscriber::EnvFilter::try_new(&run.log);
-    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    match serve(run) {
-        Ok(()) => ExitCode::SUCCESS,
+    let logs = match Logs::start(&run.log) {
+        Ok(logs) => logs,
         Err(error) => {
-            tracing::error!("{error:#}");
-            ExitCode::FAILURE
+            // A standard error that takes nothing leaves nobody to tell.
+            let _ = writeln!(std::io::stderr(), "mqttshim-agent: {error}");
+            return ExitCode::FAILURE;
         }
+    };
+    let outcome = serve(run);
+    if let Err(error) = &outcome {
+        tracing::error!("{error:#}");
     }
+    logs.flush();
+    if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn serve(run: Run) -> anyhow::Result<()> {

@@ -80,7 +80,11 @@ impl Agent {
             Err(reason)
         };
         if self.card.is_none() {
-            return refuse(&control, "the card is not connected".into());
+            let reason = match &self.misfit {
+                Some(misfit) => format!("the card is not connected: {misfit}"),
+                None => "the card is not connected".into(),
+            };
+            return refuse(&control, reason);
         }
         let open = self.peers.values().filter(|peer| peer.uid == uid).count();
         if open >= self.config.sessions_per_uid_max as usize {

@@ -5,7 +5,8 @@
 //!                        └─ full: dropped, counted, and said with the next line that fits
 //! ```
 //!
-//! A terminal that is stopped or a full pipe must not stop the data plane, so a line waits in a bounded queue or is lost.
+//! A terminal that is stopped, a full pipe or a full disk must not stop the data plane, nor end the process: a line waits in a
+//! bounded queue or is lost.
 
 use std::io::{self, Write};
 use std::sync::Arc;
