@@ -136,7 +136,10 @@ impl Host {
     /// Gives the pages of receive rings back whose slots are free since the last call or longer. Not done in
     /// [`release`](Self::release): a slot that is used again soon would only ask for them again.
     pub fn return_free_pages(&mut self) {
-        for index in std::mem::take(&mut self.used) {
+        let mut used = std::mem::take(&mut self.used);
+        used.sort_unstable();
+        used.dedup();
+        for index in used {
             // A generation begins when a slot is taken, and another when it is given back: the even ones are free.
             if self.generations[index as usize].is_multiple_of(2) {
                 // Failing only keeps the pages.
