@@ -20,6 +20,9 @@ pub(crate) enum FindError {
         list(.0)
     )]
     Nowhere(Vec<PathBuf>),
+    /// The dynamic loader runs as this user.
+    #[error("{} cannot be read by this user, so it would not be loaded: chmod a+r it, and a+x the folders above", .0.display())]
+    Unreadable(PathBuf),
     /// ld.so(8) takes spaces and colons in LD_PRELOAD for separators.
     #[error("{} cannot be preloaded from a path with a space or a colon in it: move or link it", .0.display())]
     Separator(PathBuf),
@@ -52,6 +55,9 @@ fn find_from(named: Option<PathBuf>, program: Option<&Path>) -> Result<PathBuf, 
     let found = found.canonicalize().unwrap_or(found);
     if found.to_string_lossy().contains([' ', ':']) {
         return Err(FindError::Separator(found));
+    }
+    if rustix::fs::access(&found, rustix::fs::Access::READ_OK).is_err() {
+        return Err(FindError::Unreadable(found));
     }
     Ok(found)
 }

@@ -1,4 +1,4 @@
-//! The mqttshim command: run, doctor, stat, bench.
+//! The mqttshim command: run, systemd, doctor, stat, bench.
 //!
 //! Beside the broker and dpu-server, never between them: nothing here is needed for the library to work. Each command is
 //! a module; this file is the command line.
@@ -10,6 +10,7 @@ mod doctor;
 mod library;
 mod run;
 mod stat;
+mod systemd;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -21,11 +22,12 @@ use clap_complete::Shell;
 const HELP: &str = "\
 Examples:
   mqttshim run -- mosquitto -c my.conf            a broker on the card's sockets
+  mqttshim systemd mosquitto.service              the same for a service, as a drop-in
   mqttshim doctor                                 what would keep that from working
   mqttshim stat -i 2                              who distributes, and why
   mqttshim bench fanout --target plain=127.0.0.1:1883 --target ours=127.0.0.1:1884
 
-Exit status: 0 success; 1 failure, said on standard error; 2 wrong usage; `run` has its own, see `mqttshim run --help`.";
+Exit status: 0 success; 1 failure, said on standard error; 2 wrong usage; `run` and `systemd` have more, see their --help.";
 
 /// Runs brokers on the card's sockets, looks after them, and measures them.
 #[derive(Debug, Parser)]
@@ -40,6 +42,9 @@ enum Command {
     /// Start a program with the library preloaded, or say why that cannot work
     #[command(after_long_help = run::HELP)]
     Run(run::RunArgs),
+    /// Print the systemd drop-in that puts a service on the card, or dpu-server's unit
+    #[command(after_long_help = systemd::HELP)]
+    Systemd(systemd::SystemdArgs),
     /// Check this machine, and say what to do
     #[command(after_long_help = doctor::HELP)]
     Doctor,
@@ -63,6 +68,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match &cli.command {
         Command::Run(args) => Ok(run::run(args)),
+        Command::Systemd(args) => systemd::run(args),
         Command::Doctor => doctor::run(),
         Command::Stat(args) => stat::run(args),
         Command::Bench(bench) => bench::run(bench),

@@ -7,11 +7,13 @@ mod session;
 mod system;
 
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result};
 
 use crate::library;
+use crate::run::elf;
 
 /// Shown below the options.
 pub(crate) const HELP: &str = "\
@@ -106,9 +108,7 @@ fn library() -> Finding {
         .stdout(Stdio::null())
         .output();
     match tried {
-        Ok(output) if output.status.success() && output.stderr.is_empty() => {
-            Finding::ok("library", format!("{shown}, loads"))
-        }
+        Ok(output) if output.status.success() && output.stderr.is_empty() => release(&path),
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
             let fact = format!("{shown} does not load: {said}");
@@ -118,6 +118,26 @@ fn library() -> Finding {
             let fact = format!("{shown}; cannot try it: {error}");
             Finding::note("library", fact, "needs the program `true` in PATH")
         }
+    }
+}
+
+/// A library that loads: is it of this release?
+fn release(path: &Path) -> Finding {
+    let (shown, own) = (path.display(), env!("CARGO_PKG_VERSION"));
+    match elf::version(path) {
+        Ok(Some(version)) if version == own => {
+            Finding::ok("library", format!("{shown}, loads, release {version}"))
+        }
+        Ok(Some(version)) => Finding::note(
+            "library",
+            format!("{shown}, loads, release {version}, and this command is of {own}"),
+            "install library, dpu-server and this command from one release",
+        ),
+        Ok(None) | Err(_) => Finding::note(
+            "library",
+            format!("{shown}, loads, and does not say its release"),
+            "it is older than this command, or something else; install all from one release",
+        ),
     }
 }
 

@@ -8,13 +8,14 @@
 //! A preload that does not take effect is silent, which is why it is explained before. Programs that PROGRAM itself
 //! starts are not looked at.
 
-mod elf;
+pub(crate) mod elf;
 mod program;
+mod wrapper;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::{Args, ValueEnum};
@@ -32,8 +33,9 @@ Examples:
 
 The same without this command: LD_PRELOAD=/path/to/libmqttshim.so mosquitto …. What this adds: it finds the library, and \
 it looks at the program first and explains why it would not be preloaded (statically linked, setuid, file capabilities, \
-another architecture, musl, Go), instead of silently running it on kernel sockets. An LD_PRELOAD that is already set \
-stays, ours behind it.
+another architecture, musl, Go, a snap or flatpak, a command for the service manager, a script of such a program), instead of \
+silently running it on kernel sockets. An LD_PRELOAD that is already set stays, ours behind it. For a service, see `mqttshim \
+systemd --help`.
 
 Exit status: the program's own; 3 it cannot be preloaded (and --fallback kernel was not given); 126 it is not executable; \
 127 there is no such program; 2 wrong usage.";
@@ -65,11 +67,21 @@ pub(crate) struct RunArgs {
 
 /// What to do without a card.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-enum Fallback {
+pub(crate) enum Fallback {
     /// Kernel sockets
     Kernel,
     /// An error
     Fail,
+}
+
+impl Fallback {
+    /// What MQTTSHIM_FALLBACK calls it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Fallback::Kernel => "kernel",
+            Fallback::Fail => "fail",
+        }
+    }
 }
 
 /// Replaces this process by the program. Returns only if that failed.
@@ -108,22 +120,47 @@ pub(crate) fn run(args: &RunArgs) -> ExitCode {
 }
 
 /// The library, if the program would load it.
-fn preloadable(file: &std::path::Path) -> Result<PathBuf, String> {
+fn preloadable(file: &Path) -> Result<PathBuf, String> {
     let library = library::find().map_err(|error| error.to_string())?;
-    let (loaded, through) = match program::interpreter(file) {
-        Some(interpreter) => {
-            let note = format!(" (interpreter of the script {})", file.display());
-            (interpreter, note)
-        }
-        None => (file.to_path_buf(), String::new()),
-    };
-    match elf::obstacle(&loaded, &library) {
+    warn_of_another_release(&library);
+    match obstacle_of(file, &library) {
         Ok(None) => Ok(library),
-        Ok(Some(obstacle)) => {
-            Err(format!("{}{through} cannot be preloaded: {obstacle}", loaded.display()))
-        }
+        Ok(Some(why)) => Err(why),
         Err(error) => Err(format!("{error:#}")),
     }
+}
+
+/// Library and dpu-server understand the releases next to their own; whoever finds another one should know.
+fn warn_of_another_release(library: &Path) {
+    let own = env!("CARGO_PKG_VERSION");
+    if let Ok(Some(version)) = elf::version(library)
+        && version != own
+    {
+        let shown = library.display();
+        eprintln!(
+            "mqttshim: warning: {shown} is of release {version}, this command of {own}; install both from one release"
+        );
+    }
+}
+
+/// What keeps `library` out of the program, as a sentence; `None` if nothing does.
+///
+/// # Errors
+/// When a file cannot be read.
+pub(crate) fn obstacle_of(file: &Path, library: &Path) -> anyhow::Result<Option<String>> {
+    if let Some(wrapper) = wrapper::of(file) {
+        return Ok(Some(format!("{} cannot be preloaded: {wrapper}", file.display())));
+    }
+    let loaded = match program::interpreter(file) {
+        Ok(loaded) => loaded,
+        Err(error) => return Ok(Some(error.to_string())),
+    };
+    let through = match loaded == file {
+        true => String::new(),
+        false => format!(" (interpreter of the script {})", file.display()),
+    };
+    let obstacle = elf::obstacle(&loaded, library)?;
+    Ok(obstacle.map(|why| format!("{}{through} cannot be preloaded: {why}", loaded.display())))
 }
 
 /// ld.so(8): a list separated by colons or spaces, loaded in order.
@@ -142,10 +179,7 @@ fn appended(existing: Option<&OsStr>, library: &OsStr) -> OsString {
 }
 
 fn variables(args: &RunArgs) -> Vec<(&'static str, OsString)> {
-    let fallback = args.fallback.map(|fallback| match fallback {
-        Fallback::Kernel => OsString::from("kernel"),
-        Fallback::Fail => OsString::from("fail"),
-    });
+    let fallback = args.fallback.map(|fallback| OsString::from(fallback.name()));
     let all = [
         ("MQTTSHIM_RULES", args.rules.clone().map(PathBuf::into_os_string)),
         ("MQTTSHIM_LISTEN", args.listen.clone().map(OsString::from)),

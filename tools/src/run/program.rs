@@ -57,8 +57,41 @@ fn find_in(name: &OsStr, path: &OsStr) -> Result<PathBuf, FindError> {
     Err(if found { FindError::NotExecutable(shown()) } else { FindError::NotFound(shown()) })
 }
 
-/// The interpreter of a script, one level deep; `None` for anything else. `#!/usr/bin/env NAME` means NAME.
-pub(crate) fn interpreter(program: &Path) -> Option<PathBuf> {
+/// What keeps a script from running.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub(crate) enum ScriptError {
+    /// No such interpreter.
+    #[error("{}: its interpreter {} is missing or not executable; correct its first line", script.display(), interpreter.display())]
+    NoInterpreter {
+        /// The script.
+        script: PathBuf,
+        /// What its first line names.
+        interpreter: PathBuf,
+    },
+    /// Scripts that interpret scripts, deeper than the kernel goes.
+    #[error("{}: its interpreter is a script, and so on, more than {SCRIPTS_MAX} times", .0.display())]
+    TooDeep(PathBuf),
+}
+
+/// Scripts one inside the other that Linux starts (`fs/exec.c`).
+const SCRIPTS_MAX: usize = 5;
+
+/// The file that is loaded in the end: the program itself, or the interpreter of a script, or of the script that is its
+/// interpreter.
+pub(crate) fn interpreter(program: &Path) -> Result<PathBuf, ScriptError> {
+    let mut file = program.to_path_buf();
+    for _ in 0..=SCRIPTS_MAX {
+        let Some(interpreter) = named_interpreter(&file) else { return Ok(file) };
+        if access(&interpreter, Access::EXEC_OK).is_err() {
+            return Err(ScriptError::NoInterpreter { script: file, interpreter });
+        }
+        file = interpreter;
+    }
+    Err(ScriptError::TooDeep(program.to_path_buf()))
+}
+
+/// The interpreter a script's first line names; `None` for anything else. `#!/usr/bin/env NAME` means NAME.
+fn named_interpreter(program: &Path) -> Option<PathBuf> {
     let mut line = Vec::new();
     File::open(program).ok()?.take(SCRIPT_LINE_BYTES).read_to_end(&mut line).ok()?;
     let line = line.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
@@ -67,8 +100,8 @@ pub(crate) fn interpreter(program: &Path) -> Option<PathBuf> {
     if first.file_name() != Some(OsStr::new("env")) {
         return Some(first);
     }
-    let named = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='));
-    named.and_then(|name| find(OsStr::from_bytes(name)).ok()).or(Some(first))
+    let named = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='))?;
+    Some(find(OsStr::from_bytes(named)).unwrap_or_else(|_| OsStr::from_bytes(named).into()))
 }
 
 #[cfg(test)]
@@ -108,13 +141,37 @@ mod tests {
     #[test]
     fn a_script_has_an_interpreter_and_env_is_looked_through() {
         let folder = tempfile::tempdir().unwrap();
-        let of = |text: &str| interpreter(&file(folder.path(), "script", 0o755, text));
-        assert_eq!(of("#!/bin/sh -e\nexit\n"), Some("/bin/sh".into()));
-        assert_eq!(of("#! /bin/sh\n"), Some("/bin/sh".into()));
-        let through_env = of("#!/usr/bin/env -S A=1 sh\n").unwrap();
+        let script = |text: &str| file(folder.path(), "script", 0o755, text);
+        let of = |text: &str| interpreter(&script(text)).unwrap();
+        assert_eq!(of("#!/bin/sh -e\nexit\n"), PathBuf::from("/bin/sh"));
+        assert_eq!(of("#! /bin/sh\n"), PathBuf::from("/bin/sh"));
+        let through_env = of("#!/usr/bin/env -S A=1 sh\n");
         assert_eq!(through_env.file_name(), Some(OsStr::new("sh")));
-        assert_eq!(of("#!/usr/bin/env no-such-interpreter\n"), Some("/usr/bin/env".into()));
-        assert_eq!(of("\x7fELF"), None);
-        assert_eq!(of(""), None);
+        assert_eq!(of("\x7fELF"), folder.path().join("script"));
+        assert_eq!(of(""), folder.path().join("script"));
+    }
+
+    #[test]
+    fn scripts_of_scripts_are_followed_as_far_as_the_kernel_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut inner = PathBuf::from("/bin/sh");
+        for depth in 1..=SCRIPTS_MAX + 1 {
+            let text = format!("#!{}\n", inner.display());
+            inner = file(folder.path(), &format!("s{depth}"), 0o755, &text);
+            let ran =
+                std::process::Command::new(&inner).stdin(std::process::Stdio::null()).output();
+            let found = interpreter(&inner);
+            // The kernel is the oracle: ELOOP one step beyond.
+            assert_eq!(found.is_ok(), ran.is_ok(), "{depth}: {found:?}, {ran:?}");
+        }
+    }
+
+    #[test]
+    fn a_missing_interpreter_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        for line in ["#!/no/such/interpreter", "#!/usr/bin/env no-such-interpreter"] {
+            let error = interpreter(&file(folder.path(), "s", 0o755, line)).unwrap_err();
+            assert!(error.to_string().contains("its first line"), "{error}");
+        }
     }
 }

@@ -4,4 +4,5 @@
 
 mod bench;
 mod command;
+mod obstacles;
 mod support;

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::ReadCache;
-use object::read::elf::{FileHeader, ProgramHeader};
-use object::{Endianness, ReadRef};
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
+use object::{Endianness, Object, ObjectSection, ReadRef};
 
 /// What keeps a library from being preloaded, with what to do about it.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -90,6 +90,20 @@ pub(crate) fn obstacle(program: &Path, library: &Path) -> Result<Option<Obstacle
         }
         Some(_) => None,
     })
+}
+
+/// The release of a library of ours. `None`: its file does not say, so it is of another kind, or older than the mark.
+///
+/// # Errors
+/// When the file cannot be read.
+pub(crate) fn version(library: &Path) -> Result<Option<String>> {
+    let file = File::open(library).with_context(|| format!("cannot read {}", library.display()))?;
+    let cache = ReadCache::new(file);
+    let version = ElfFile64::<Endianness, _>::parse(&cache).ok().and_then(|elf| {
+        let data = elf.section_by_name(".mqttshim.version")?.data().ok()?;
+        Some(String::from_utf8_lossy(data).into_owned())
+    });
+    Ok(version)
 }
 
 fn is_loader(program: &Path) -> bool {
