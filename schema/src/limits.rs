@@ -8,7 +8,7 @@ pub const VERSION_MIN: u16 = 1;
 /// Largest socket option value that travels, in bytes. Linux's own largest here is `TCP_INFO` (about 250).
 pub const OPTION_VALUE_BYTES_MAX: usize = 512;
 /// Most socket options in one Bind, Listen or Connect.
-pub const OPTIONS_MAX: usize = 32;
+pub const OPTIONS_MAX: usize = 64;
 /// Longest text field (a program's name, a placeholder's file name), in bytes.
 pub const TEXT_BYTES_MAX: usize = 256;
 /// Smallest `max_message_bytes` a Hello may announce.

@@ -8,6 +8,8 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use libc::{c_int, sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
 use rustix::io::Errno;
 
+use crate::hooks;
+
 /// `SIN6_LEN_RFC2133`: the shortest IPv6 address Linux takes, without scope id.
 const SOCKADDR_IN6_BYTES_MIN: usize = 24;
 
@@ -20,10 +22,10 @@ pub(crate) unsafe fn read(address: *const sockaddr, length: socklen_t) -> Option
     let length = length as usize;
     let is_taken =
         (size_of::<libc::sa_family_t>()..=size_of::<libc::sockaddr_storage>()).contains(&length);
-    if address.is_null() || !is_taken {
+    if hooks::is_nowhere(address) || !is_taken {
         return None;
     }
-    // SAFETY: not null, and at least a family long by the check above; C callers may pass any alignment.
+    // SAFETY: somewhere, and at least a family long by the check above; C callers may pass any alignment.
     let family = unsafe { address.cast::<libc::sa_family_t>().read_unaligned() };
     match c_int::from(family) {
         libc::AF_INET if length >= size_of::<sockaddr_in>() => {
@@ -43,6 +45,21 @@ pub(crate) unsafe fn read(address: *const sockaddr, length: socklen_t) -> Option
             Some(SocketAddrV6::new(ip, port, v6.sin6_flowinfo, v6.sin6_scope_id).into())
         }
         _ => None,
+    }
+}
+
+/// Whether the kernel finds that it cannot read an address, before it asks what the socket is.
+pub(crate) fn is_unreadable(address: *const sockaddr, length: socklen_t) -> bool {
+    (1..=size_of::<libc::sockaddr_storage>()).contains(&(length as usize))
+        && hooks::is_nowhere(address)
+}
+
+/// Whether the kernel would take an address that a connected stream then ignores.
+pub(crate) fn check(address: *const sockaddr, length: socklen_t) -> Result<(), Errno> {
+    match address.is_null() {
+        false if length as usize > size_of::<libc::sockaddr_storage>() => Err(Errno::INVAL),
+        false if length > 0 && hooks::is_nowhere(address) => Err(Errno::FAULT),
+        _ => Ok(()),
     }
 }
 
@@ -91,23 +108,26 @@ impl Raw {
     }
 }
 
-/// Whether the caller's room for an address is one the kernel would take. Asked before anything is done.
+/// Whether the caller's room for an address is one the kernel would take.
 ///
 /// # Safety
-/// `length` is null or points to a socklen_t.
+/// `length` points to a socklen_t, or leads nowhere.
 pub(crate) unsafe fn check_room(
     address: *const sockaddr,
     length: *const socklen_t,
 ) -> Result<(), Errno> {
-    if address.is_null() {
-        return Ok(());
-    }
-    if length.is_null() {
+    if hooks::is_nowhere(length) {
         return Err(Errno::FAULT);
     }
-    // SAFETY: not null, and a socklen_t as the caller promises.
+    // SAFETY: somewhere, and a socklen_t as the caller promises.
     let room = unsafe { length.read_unaligned() };
-    if room.cast_signed() < 0 { Err(Errno::INVAL) } else { Ok(()) }
+    if room.cast_signed() < 0 {
+        Err(Errno::INVAL)
+    } else if room > 0 && !address.is_null() && hooks::is_nowhere(address) {
+        Err(Errno::FAULT)
+    } else {
+        Ok(())
+    }
 }
 
 /// Writes an address where the program wants it, if it does.

@@ -20,6 +20,12 @@ pub(crate) fn borrow(fd: RawFd) -> BorrowedFd<'static> {
     unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
+/// Takes a descriptor of our own.
+pub(crate) fn own(fd: RawFd) -> OwnedFd {
+    // SAFETY: it is open, and whoever kept its number has given it up.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
 /// The number of the file behind a descriptor, which tells a placeholder from whatever got its number later. 0 when closed.
 pub(crate) fn inode(fd: RawFd) -> u32 {
     // Socket inodes are 32 bits wide (get_next_ino), so nothing is lost.
@@ -60,6 +66,14 @@ pub(crate) fn get_option(
     let outcome =
         unsafe { real::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &mut length) };
     if outcome == 0 { Ok(length as usize) } else { Err(errno::last()) }
+}
+
+/// `setsockopt(2)` of the kernel.
+pub(crate) fn set_option(fd: RawFd, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
+    let length = value.len() as libc::socklen_t;
+    // SAFETY: the value is live and the length is its own.
+    let outcome = unsafe { real::setsockopt(fd, level, name, value.as_ptr().cast(), length) };
+    if outcome == 0 { Ok(()) } else { Err(errno::last()) }
 }
 
 /// Puts the open file behind `source` on the number `fd`, which keeps its close-on-exec flag.

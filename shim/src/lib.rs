@@ -13,9 +13,8 @@
 //! dup, fork and exec stay the kernel's business. No thread of ours runs in the program. `hooks` holds nearly all unsafe code
 //! and decides nothing; `sockets` decides and sees no pointer.
 //!
-//! **What is not carried.** Urgent data (`MSG_OOB`: EOPNOTSUPP on send, EINVAL on receive). `splice` (EINVAL).
-//! `MSG_PEEK|MSG_WAITALL` returns what is there. `SO_RCVLOWAT` is kept and does not delay readiness. A descriptor used by
-//! io_uring, by system calls that go past libc, or by standard streams below which it was put, sees the placeholder, not the
+//! **What is not carried.** Urgent data (`MSG_OOB`: EOPNOTSUPP on send, EINVAL on receive). `SO_RCVLOWAT` is kept and does not delay
+//! readiness. A descriptor used by io_uring, by system calls that go past libc, or by standard streams below which it was put, sees the placeholder, not the
 //! stream; so does a program after exec. Options that carry addresses (`SO_ATTACH_FILTER`, …) are ENOPROTOOPT.
 //!
 //! **Bounds.** 1,048,576 descriptors, 16 sessions with open sockets, 256 epoll registrations of undecided sockets, 1,024
@@ -55,6 +54,7 @@ mod rules;
 #[allow(unsafe_code, reason = "sessions live behind atomic pointers")]
 mod sessions;
 mod sockets;
+mod spare;
 mod state;
 #[allow(unsafe_code, reason = "stdio's streams are C structures")]
 mod stream;

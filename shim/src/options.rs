@@ -11,11 +11,14 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::descriptor;
 
+/// Of `asm-generic/socket.h`.
+const SO_SELECT_ERR_QUEUE: i32 = 45;
+
 /// Longest value read back, in bytes: an interface name, a congestion control's name.
 const VALUE_BYTES_MAX: usize = 16;
 
 /// Options of every TCP socket, with their sizes.
-const COMMON: [(i32, i32, usize); 24] = [
+const COMMON: [(i32, i32, usize); 37] = [
     (libc::SOL_SOCKET, libc::SO_REUSEADDR, 4),
     (libc::SOL_SOCKET, libc::SO_REUSEPORT, 4),
     (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 4),
@@ -25,6 +28,12 @@ const COMMON: [(i32, i32, usize); 24] = [
     (libc::SOL_SOCKET, libc::SO_OOBINLINE, 4),
     (libc::SOL_SOCKET, libc::SO_BROADCAST, 4),
     (libc::SOL_SOCKET, libc::SO_TIMESTAMP, 4),
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 4),
+    (libc::SOL_SOCKET, libc::SO_DONTROUTE, 4),
+    (libc::SOL_SOCKET, libc::SO_NO_CHECK, 4),
+    (libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 4),
+    (libc::SOL_SOCKET, SO_SELECT_ERR_QUEUE, 4),
+    (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, 4),
     (libc::SOL_SOCKET, libc::SO_PRIORITY, 4),
     (libc::SOL_SOCKET, libc::SO_MARK, 4),
     (libc::SOL_SOCKET, libc::SO_BINDTODEVICE, VALUE_BYTES_MAX),
@@ -34,23 +43,45 @@ const COMMON: [(i32, i32, usize); 24] = [
     (libc::SOL_TCP, libc::TCP_KEEPCNT, 4),
     (libc::SOL_TCP, libc::TCP_USER_TIMEOUT, 4),
     (libc::SOL_TCP, libc::TCP_DEFER_ACCEPT, 4),
+    (libc::SOL_TCP, libc::TCP_LINGER2, 4),
     (libc::SOL_TCP, libc::TCP_MAXSEG, 4),
+    (libc::SOL_TCP, libc::TCP_WINDOW_CLAMP, 4),
+    (libc::SOL_TCP, libc::TCP_NOTSENT_LOWAT, 4),
+    (libc::SOL_TCP, libc::TCP_INQ, 4),
+    (libc::SOL_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS, 4),
+    (libc::SOL_TCP, libc::TCP_SAVE_SYN, 4),
+    (libc::SOL_TCP, libc::TCP_FASTOPEN_NO_COOKIE, 4),
     (libc::SOL_TCP, libc::TCP_SYNCNT, 4),
     (libc::SOL_TCP, libc::TCP_FASTOPEN, 4),
     (libc::SOL_TCP, libc::TCP_CORK, 4),
     (libc::SOL_TCP, libc::TCP_QUICKACK, 4),
     (libc::SOL_TCP, libc::TCP_CONGESTION, VALUE_BYTES_MAX),
 ];
-const V4: [(i32, i32, usize); 4] = [
+const V4: [(i32, i32, usize); 12] = [
     (libc::SOL_IP, libc::IP_TOS, 4),
     (libc::SOL_IP, libc::IP_TTL, 4),
+    (libc::SOL_IP, libc::IP_MINTTL, 4),
+    (libc::SOL_IP, libc::IP_MTU_DISCOVER, 4),
+    (libc::SOL_IP, libc::IP_RECVTOS, 4),
+    (libc::SOL_IP, libc::IP_RECVTTL, 4),
+    (libc::SOL_IP, libc::IP_RECVERR, 4),
+    (libc::SOL_IP, libc::IP_PKTINFO, 4),
+    (libc::SOL_IP, libc::IP_MULTICAST_TTL, 4),
+    (libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 4),
     (libc::SOL_IP, libc::IP_FREEBIND, 4),
     (libc::SOL_IP, libc::IP_TRANSPARENT, 4),
 ];
-const V6: [(i32, i32, usize); 5] = [
+const V6: [(i32, i32, usize); 12] = [
     (libc::SOL_IPV6, libc::IPV6_V6ONLY, 4),
     (libc::SOL_IPV6, libc::IPV6_TCLASS, 4),
     (libc::SOL_IPV6, libc::IPV6_UNICAST_HOPS, 4),
+    (libc::SOL_IPV6, libc::IPV6_MTU_DISCOVER, 4),
+    (libc::SOL_IPV6, libc::IPV6_RECVTCLASS, 4),
+    (libc::SOL_IPV6, libc::IPV6_RECVPKTINFO, 4),
+    (libc::SOL_IPV6, libc::IPV6_RECVHOPLIMIT, 4),
+    (libc::SOL_IPV6, libc::IPV6_RECVERR, 4),
+    (libc::SOL_IPV6, libc::IPV6_MULTICAST_HOPS, 4),
+    (libc::SOL_IPV6, libc::IPV6_DONTFRAG, 4),
     (libc::SOL_IPV6, libc::IPV6_FREEBIND, 4),
     (libc::SOL_IPV6, libc::IPV6_TRANSPARENT, 4),
 ];
@@ -96,6 +127,14 @@ impl OptionList {
     pub(crate) fn since(mut self, earlier: &OptionList) -> OptionList {
         self.0.retain(|saved| !earlier.0.contains(saved));
         self
+    }
+
+    /// Sets them on a fresh socket of the kernel. What it refuses now it took before.
+    pub(crate) fn set_on(&self, fd: RawFd) {
+        for saved in &self.0 {
+            let value = &saved.value[..saved.length];
+            let _ = descriptor::set_option(fd, saved.level, saved.name, value);
+        }
     }
 
     /// As messages carry them.

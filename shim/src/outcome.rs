@@ -18,8 +18,12 @@ pub(crate) enum Outcome {
     /// Wait until the placeholder is readable, then try again. So many bytes have been moved: what the call returns if the
     /// wait ends otherwise.
     AwaitReadable { moved: usize },
+    /// Wait until more arrives than these bytes, which have been looked at, then try again.
+    AwaitMore { moved: usize },
     /// Wait until the listener's placeholder has something, then try again.
     AwaitAcceptable,
+    /// Wait until the connect under way has come to something, then try again. When the time is up, the call fails with this.
+    AwaitConnected(Errno),
     /// As [`AwaitReadable`](Self::AwaitReadable), writable.
     AwaitWritable { moved: usize },
 }

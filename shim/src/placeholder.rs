@@ -126,7 +126,11 @@ fn unregister(fd: RawFd) -> Vec<Watch> {
 }
 
 fn register(fd: RawFd, entry: Entry, watch: Watch) {
-    let flags = EventFlags::from_bits_retain(watch.events);
+    let mut flags = EventFlags::from_bits_retain(watch.events);
+    if entry.kind() == Kind::Listener {
+        // It is never writable, but its placeholder always is.
+        flags.remove(EventFlags::OUT | EventFlags::WRNORM | EventFlags::WRBAND);
+    }
     let set = descriptor::borrow(watch.epoll);
     let data = EventData::new_u64(watch.data);
     if let Err(errno) = epoll::add(set, descriptor::borrow(fd), data, flags) {

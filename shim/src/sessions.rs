@@ -14,6 +14,7 @@ use mqttshim_session::{OpenError, Session};
 use crate::environment;
 use crate::epoll;
 use crate::log::say;
+use crate::spare;
 use crate::state::State;
 use crate::table::{self, Entry, Kind, Socket};
 
@@ -102,6 +103,7 @@ pub(crate) fn open_another(
         table::replace(fd, Entry::of(Kind::Private));
     }
     tell_what_is_outside(&session, state);
+    spare::keep(session.control(), PRIVATE_FD_MIN);
     SESSIONS[number].store(Box::into_raw(Box::new(session)), Ordering::Release);
     let number = u8::try_from(number).expect("there are fewer than 256 sessions");
     CURRENT.store(number, Ordering::Release);
@@ -111,6 +113,13 @@ pub(crate) fn open_another(
     }
     let session = numbered(number).expect("stored above");
     Ok((number, session))
+}
+
+/// Keeps a descriptor back again, once one was used up.
+pub(crate) fn keep_spare() {
+    if let Some(session) = numbered(CURRENT.load(Ordering::Acquire)) {
+        spare::keep(session.control(), PRIVATE_FD_MIN);
+    }
 }
 
 /// Tries the session paths in order. Reports the first that is there and refuses, or else the first of all.

@@ -101,7 +101,7 @@ pub(crate) struct Socket {
 }
 
 /// A descriptor's entry.
-#[derive(Clone, Copy, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Entry(u64);
 
 impl Entry {

@@ -5,26 +5,126 @@
 //! `poll(2)`, and for a listener too: a receive wakes one waiter a datagram, and one datagram may stand for many connections.
 //! There, the time-out and the restart after a signal are done here.
 
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use libc::c_int;
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 
 use crate::descriptor;
 use crate::errno;
-use crate::outcome::Woken;
+use crate::outcome::{Outcome, Woken};
 use crate::real;
 
 /// Signals there are: SIGRTMAX on every Linux but MIPS.
 const SIGNALS_MAX: c_int = 64;
 
+/// The waiting of one call, which has one time limit however often it waits.
+pub(crate) struct Waiting {
+    started: Instant,
+    /// Tells of each arrival.
+    arrivals: Option<OwnedFd>,
+}
+
+impl Waiting {
+    pub(crate) fn new() -> Waiting {
+        Waiting { started: Instant::now(), arrivals: None }
+    }
+
+    /// Waits for what an attempt asked for.
+    ///
+    /// # Errors
+    /// As `recv(2)`, `send(2)`, `accept(2)`, `connect(2)`: EAGAIN, or what a connect says, when the time is up; EINTR when a
+    /// signal is to end the wait, which it always does once something was moved.
+    pub(crate) fn until_worth_trying(
+        &mut self,
+        fd: RawFd,
+        outcome: Outcome,
+    ) -> Result<Woken, Errno> {
+        match outcome {
+            Outcome::AwaitReadable { moved: 0 } => readable(fd),
+            Outcome::AwaitReadable { .. } if descriptor::is_nonblocking(fd) => Err(Errno::AGAIN),
+            Outcome::AwaitReadable { .. } => self.ready(fd, libc::POLLIN, Timeout::Recv, false),
+            Outcome::AwaitAcceptable => self.ready(fd, libc::POLLIN, Timeout::Recv, true),
+            Outcome::AwaitWritable { moved } => {
+                self.ready(fd, libc::POLLOUT, Timeout::Send, moved == 0)
+            }
+            Outcome::AwaitConnected(late) => {
+                match self.ready(fd, libc::POLLOUT, Timeout::Send, true) {
+                    Err(Errno::AGAIN) => Err(late),
+                    waited => waited,
+                }
+            }
+            Outcome::AwaitMore { .. } if descriptor::is_nonblocking(fd) => Err(Errno::AGAIN),
+            Outcome::AwaitMore { .. } => self.more(fd),
+            Outcome::Done(_) | Outcome::Fail(_) | Outcome::BrokenPipe | Outcome::Pass => {
+                Ok(Woken::Ready)
+            }
+        }
+    }
+
+    /// What is left of the call's time. `None`: there is no limit.
+    fn left(&self, fd: RawFd, limit: Timeout) -> Result<Option<Duration>, Errno> {
+        let limit = sockopt::socket_timeout(descriptor::borrow(fd), limit)?;
+        Ok(limit.map(|limit| limit.saturating_sub(self.started.elapsed())))
+    }
+
+    fn ready(
+        &self,
+        fd: RawFd,
+        events: i16,
+        limit: Timeout,
+        may_restart: bool,
+    ) -> Result<Woken, Errno> {
+        loop {
+            let left = self.left(fd, limit)?;
+            let mut watched = libc::pollfd { fd, events, revents: 0 };
+            // SAFETY: one pollfd, which is live.
+            let ready = unsafe { real::poll(&raw mut watched, 1, milliseconds(left)) };
+            if ready > 0 {
+                let is_over = watched.revents & (libc::POLLHUP | libc::POLLNVAL) != 0;
+                return Ok(if is_over { Woken::HungUp } else { Woken::Ready });
+            }
+            if ready == 0 {
+                return Err(Errno::AGAIN);
+            }
+            let error = errno::last();
+            // signal(7): a call with a time-out set is never restarted.
+            let may_restart = may_restart && left.is_none() && every_handler_restarts();
+            if error != Errno::INTR || !may_restart {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Waits until something arrives at a placeholder that is readable already: its edges tell. The first time it only makes
+    /// ready to wait, because something may have come before.
+    fn more(&mut self, fd: RawFd) -> Result<Woken, Errno> {
+        let Some(set) = &self.arrivals else {
+            let set = epoll::create(CreateFlags::CLOEXEC)?;
+            let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
+            epoll::add(&set, descriptor::borrow(fd), EventData::new_u64(0), flags)?;
+            self.arrivals = Some(set);
+            return Ok(Woken::Ready);
+        };
+        let left = self.left(fd, Timeout::Recv)?.map(|left| Timespec {
+            tv_sec: left.as_secs().cast_signed(),
+            tv_nsec: left.subsec_nanos().into(),
+        });
+        let mut events = Vec::with_capacity(1);
+        match epoll::wait(set, spare_capacity(&mut events), left.as_ref())? {
+            0 => Err(Errno::AGAIN),
+            _ => Ok(Woken::Ready),
+        }
+    }
+}
+
 /// Waits until a read of the placeholder would not block.
-///
-/// # Errors
-/// As `recv(2)`.
-pub(crate) fn readable(fd: RawFd) -> Result<Woken, Errno> {
+fn readable(fd: RawFd) -> Result<Woken, Errno> {
     let mut byte = 0_u8;
     let target = (&raw mut byte).cast();
     // SAFETY: one byte may be written to `byte`, which is live.
@@ -34,43 +134,6 @@ pub(crate) fn readable(fd: RawFd) -> Result<Woken, Errno> {
         0 => Ok(Woken::HungUp),
         _ if errno::last() == Errno::CONNRESET => Ok(Woken::HungUp),
         _ => Err(errno::last()),
-    }
-}
-
-/// Waits until a write to the placeholder would not block, from `started` at most as long as `SO_SNDTIMEO` says.
-///
-/// # Errors
-/// EAGAIN when the time is up, EINTR when a signal is to end the wait, as `send(2)`.
-pub(crate) fn writable(fd: RawFd, started: Instant) -> Result<Woken, Errno> {
-    ready(fd, libc::POLLOUT, Timeout::Send, started)
-}
-
-/// Waits until a listener's placeholder has something, from `started` at most as long as `SO_RCVTIMEO` says.
-///
-/// # Errors
-/// EAGAIN when the time is up, EINTR when a signal is to end the wait, as `accept(2)`.
-pub(crate) fn acceptable(fd: RawFd, started: Instant) -> Result<Woken, Errno> {
-    ready(fd, libc::POLLIN, Timeout::Recv, started)
-}
-
-fn ready(fd: RawFd, events: i16, limit: Timeout, started: Instant) -> Result<Woken, Errno> {
-    let limit = sockopt::socket_timeout(descriptor::borrow(fd), limit)?;
-    loop {
-        let left = limit.map(|limit| limit.saturating_sub(started.elapsed()));
-        let mut watched = libc::pollfd { fd, events, revents: 0 };
-        // SAFETY: one pollfd, which is live.
-        let ready = unsafe { real::poll(&raw mut watched, 1, milliseconds(left)) };
-        if ready > 0 {
-            let is_over = watched.revents & (libc::POLLHUP | libc::POLLNVAL) != 0;
-            return Ok(if is_over { Woken::HungUp } else { Woken::Ready });
-        }
-        if ready == 0 {
-            return Err(Errno::AGAIN);
-        }
-        // signal(7): a call with a time-out set is never restarted.
-        if errno::last() != Errno::INTR || limit.is_some() || !every_handler_restarts() {
-            return Err(errno::last());
-        }
     }
 }
 

@@ -63,7 +63,7 @@ impl<A: Attach, S: Stack> Card<A, S> {
                     Some(key) => self.connect_again(key, uid, address, &options),
                     None => self.connect(session, token, uid, address, &options),
                 };
-                self.attach.reply(request, begun.map(|()| Answer::Done));
+                self.attach.reply(request, begun.map(Answer::Address));
             }
             Input::SessionOpened { session, program } => {
                 let index = self.session(session);
@@ -133,14 +133,14 @@ impl<A: Attach, S: Stack> Card<A, S> {
         uid: u32,
         address: SocketAddr,
         options: &[SocketOption<'_>],
-    ) -> Result<(), Errno> {
+    ) -> Result<SocketAddr, Errno> {
         let key = self.vacant()?;
-        self.stack.connect(key, uid, address, options)?;
+        let local = self.stack.connect(key, uid, address, options)?;
         let index = self.session(session);
         self.insert(index, Kind::Connecting);
         self.attach.opened(session, token, key);
         self.attach.connecting(key);
-        Ok(())
+        Ok(local)
     }
 
     fn connect_again(
@@ -149,11 +149,11 @@ impl<A: Attach, S: Stack> Card<A, S> {
         uid: u32,
         address: SocketAddr,
         options: &[SocketOption<'_>],
-    ) -> Result<(), Errno> {
-        self.stack.connect(key, uid, address, options)?;
+    ) -> Result<SocketAddr, Errno> {
+        let local = self.stack.connect(key, uid, address, options)?;
         self.sockets.get_mut(key.index()).ok_or(Errno::BADF)?.kind = Kind::Connecting;
         self.attach.connecting(key);
-        Ok(())
+        Ok(local)
     }
 
     fn option(

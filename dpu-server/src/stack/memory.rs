@@ -289,16 +289,16 @@ impl Stack for Memory {
         _uid: u32,
         address: SocketAddr,
         options: &[SocketOption<'_>],
-    ) -> Result<(), Errno> {
+    ) -> Result<SocketAddr, Errno> {
+        let local = SocketAddr::from(([192, 0, 2, 2], self.port_next));
         let outcome = if self.servers.contains(&address) {
-            let local = SocketAddr::from(([192, 0, 2, 2], self.port_next));
             Ok(self.add_pipe(Ends { local, peer: address }))
         } else {
             Err(Errno::CONNREFUSED)
         };
         self.sockets.insert(key, (Socket::Connecting(outcome), kept(options)));
         self.events.push(Event::Socket { key, readable: false, writable: true, ended: false });
-        Ok(())
+        Ok(local)
     }
 
     fn connect_result(&mut self, key: Key) -> Option<Result<Ends, Errno>> {

@@ -157,7 +157,7 @@ pub trait Stack {
         uid: u32,
         address: SocketAddr,
         options: &[SocketOption<'_>],
-    ) -> Result<(), Errno>;
+    ) -> Result<SocketAddr, Errno>;
 
     /// The outcome of a connect, or `None` while it is under way.
     fn connect_result(&mut self, key: Key) -> Option<Result<Ends, Errno>>;

@@ -183,7 +183,7 @@ impl Agent {
     }
 
     /// The client is gone. Nothing more will be said about its number.
-    fn reset(&mut self, channel: &mut dyn CommChannel, socket: SocketId, errno: i32) {
+    pub(crate) fn reset(&mut self, channel: &mut dyn CommChannel, socket: SocketId, errno: i32) {
         let Some((session, slot)) = self.find(socket) else { return };
         let Some(peer) = self.peers.get_mut(&session) else { return };
         let Some(place) = peer.socket_at(slot) else { return };

@@ -8,6 +8,8 @@ use mqttshim_schema::{
 use mqttshim_session::host::ReceiveViolation;
 use mqttshim_session::{Entry, Kind, RX_BYTES, RingViolation, SlotId};
 
+use rustix::io::Errno;
+
 use crate::agent::{Agent, Orphan, WAKES};
 use crate::peer::{Ending, Peer};
 use crate::socket::Role;
@@ -103,6 +105,15 @@ impl Agent {
         let Some(peer) = self.peers.get_mut(&id) else { return Ok(()) };
         // An entry for a socket that is gone, or was closed towards the card, says nothing any more.
         let Some(socket) = peer.socket_at(slot) else { return Ok(()) };
+        if socket.is_connecting() && entry.kind == Kind::ShutdownBoth {
+            let connecting = socket.id;
+            self.reset(channel, connecting, Errno::CONNRESET.raw_os_error());
+            return Ok(());
+        }
+        if matches!(socket.role, Role::Listener(_)) && entry.kind == Kind::ShutdownBoth {
+            self.close_listener(channel, id, slot);
+            return Ok(());
+        }
         if !socket.is_stream && entry.kind != Kind::Close {
             return Err(Violation::NoStream(entry.kind));
         }
@@ -266,7 +277,7 @@ impl Agent {
         }
     }
 
-    /// Asks whether any process still holds a listener; if not, closes it and what waited on it.
+    /// Asks whether any process still holds a listener; if not, closes it.
     pub(crate) fn close_listener_if_gone(
         &mut self,
         channel: &mut dyn CommChannel,
@@ -276,9 +287,19 @@ impl Agent {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let Some(socket) = peer.socket_at(slot) else { return };
         let Role::Listener(name) = &socket.role else { return };
-        if self.rendezvous.keep_held(name) {
-            return;
+        if !self.rendezvous.keep_held(name) {
+            self.close_listener(channel, id, slot);
         }
+    }
+
+    /// Closes a listener and what waited on it.
+    fn close_listener(&mut self, channel: &mut dyn CommChannel, id: SessionId, slot: SlotId) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let Some(socket) = peer.socket_at(slot) else { return };
+        let Role::Listener(name) = &socket.role else { return };
+        let directory = self.rendezvous.directory();
+        // Failing leaves a name that refuses, which the next agent removes.
+        let _ = std::fs::remove_file(directory.join(name));
         for waiting in peer.queued_on(slot) {
             self.reset_socket(channel, id, waiting);
         }

@@ -310,6 +310,9 @@ impl Peer {
     pub(crate) fn stop_writing(&mut self, slot: SlotId) {
         let Some(socket) = self.socket_at(slot) else { return };
         socket.is_write_over = true;
+        if self.host.unblocks_for_good(slot) {
+            self.take_filler(slot);
+        }
         self.hang_up_if_over(slot);
     }
 

@@ -370,6 +370,7 @@ impl Agent {
                 answer(reply, 0, address, name.as_bytes(), placeholder.as_ref());
             }
             (Asked::Connect { .. }, 0) => {
+                peer.host.set(slot, Some(address), None, State::Connecting);
                 // Unanswered, the wire hangs up.
                 answer(reply, 0, address, &number, None);
             }

@@ -320,6 +320,11 @@ impl Host {
         })
     }
 
+    /// The same, for a socket that has sent everything it will: a writer that waits is to learn of it.
+    pub fn unblocks_for_good(&self, slot: SlotId) -> bool {
+        self.words(slot).is_some_and(|words| token::unblock(&words.program.tx_blocked, || true))
+    }
+
     /// The next entry of the send ring, left in place.
     ///
     /// # Errors

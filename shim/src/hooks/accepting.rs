@@ -77,7 +77,7 @@ hook! {
     fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int
         as Bind(Fd(fd), Address(address.addr(), length.cast_signed()))
     {
-        if !table::get(fd).is_plain() {
+        if !table::get(fd).is_plain() && !address::is_unreadable(address, length) {
             // SAFETY: bind(2) obliges its caller to pass `length` readable bytes.
             let parsed = unsafe { address::read(address, length) };
             if let Some(value) = drive(fd, |_| sockets::bind::bind(fd, parsed)) {
@@ -123,8 +123,11 @@ unsafe fn accept_from_card(
     }
     let mut peer: Option<Raw> = None;
     let value = drive(fd, |woken| sockets::accept::accept(fd, flags, woken, &mut peer))?;
-    // SAFETY: as the caller promises.
-    let room = unsafe { address::check_room(address, length) };
+    let room = match address.is_null() {
+        true => Ok(()),
+        // SAFETY: as the caller promises.
+        false => unsafe { address::check_room(address, length) },
+    };
     if value >= 0
         && let Err(errno) = room
     {
@@ -184,7 +187,7 @@ hook! {
         as Connect(Fd(fd), Address(address.addr(), length.cast_signed()))
     {
         let entry = table::get(fd);
-        if !entry.is_plain() {
+        if !entry.is_plain() && !address::is_unreadable(address, length) {
             // SAFETY: connect(2) obliges its caller to pass `length` readable bytes.
             let parsed = unsafe { address::read(address, length) };
             if let Some(value) = drive(fd, |woken| sockets::connect::connect(fd, parsed, woken)) {

@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_long};
 
 use super::{
     accepting, copying, descriptors, hook, messages, naming, opening, polling, reading, setting,
-    waiting, writing,
+    splicing, waiting, writing,
 };
 use crate::guard;
 use crate::real;
@@ -63,7 +63,7 @@ fn dispatch(number: c_long, words: &[usize; 6]) -> Option<c_long> {
         libc::SYS_sendmsg => call!(messages::sendmsg, words, 0 1 2),
         libc::SYS_sendmmsg => call!(messages::sendmmsg, words, 0 1 2 3),
         libc::SYS_sendfile => call!(copying::sendfile64, words, 0 1 2 3),
-        libc::SYS_splice => call!(copying::splice, words, 0 1 2 3 4 5),
+        libc::SYS_splice => call!(splicing::splice, words, 0 1 2 3 4 5),
         libc::SYS_close => call!(descriptors::close, words, 0),
         libc::SYS_close_range => call!(descriptors::close_range, words, 0 1 2),
         libc::SYS_dup => call!(descriptors::dup, words, 0),

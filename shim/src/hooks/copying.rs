@@ -1,12 +1,12 @@
-//! sendfile, sendfile64, splice.
+//! sendfile, sendfile64.
 //!
 //! A file's bytes reach a connection through a buffer mapped for the call: the stack is too small and an allocator may be the
-//! program's own. `splice` is refused, as for any file without pipe operations: programs fall back to reading.
+//! program's own.
 
 use std::io::IoSlice;
 use std::slice;
 
-use libc::{c_int, c_uint, off_t, off64_t, size_t, ssize_t};
+use libc::{c_int, off_t, off64_t, size_t, ssize_t};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
@@ -23,10 +23,10 @@ const BUFFER_BYTES: usize = 64 * 1024;
 const BYTES_MAX: usize = 0x7fff_f000;
 
 /// A buffer for one call.
-struct Buffer(*mut u8);
+pub(super) struct Buffer(*mut u8);
 
 impl Buffer {
-    fn map() -> Result<Buffer, Errno> {
+    pub(super) fn map() -> Result<Buffer, Errno> {
         // SAFETY: no address is asked for, so no mapping of anybody else is touched.
         let address = unsafe {
             rustix::mm::mmap_anonymous(
@@ -39,13 +39,13 @@ impl Buffer {
         address.map(|address| Buffer(address.cast()))
     }
 
-    fn bytes(&mut self) -> &mut [u8] {
+    pub(super) fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: mapped readable, writable and zeroed at this length, and only this call knows it.
         unsafe { slice::from_raw_parts_mut(self.0, BUFFER_BYTES) }
     }
 
     /// Not a destructor: a thread cancelled while it waits unwinds without running any.
-    fn unmap(self) {
+    pub(super) fn unmap(self) {
         // SAFETY: mapped by `map` at this length; the value is consumed, so nobody uses it afterwards.
         let unmapped = unsafe { rustix::mm::munmap(self.0.cast(), BUFFER_BYTES) };
         debug_assert!(unmapped.is_ok(), "the mapping is ours");
@@ -68,7 +68,7 @@ fn copy(to: c_int, from: c_int, start: u64, count: usize, buffer: &mut [u8]) -> 
             Err(errno) => return Some(fail(errno)),
         };
         let parts = [IoSlice::new(&buffer[..there])];
-        let mut call = Send::new(to, 0, &parts);
+        let mut call = Send::new(to, 0, &parts, false);
         match drive(to, |woken| call.attempt(woken))? {
             moved @ 1.. => sent += moved.cast_unsigned(),
             _ if sent > 0 => break,
@@ -153,32 +153,5 @@ hook! {
         }
         // SAFETY: the caller's arguments, unchanged.
         unsafe { real::sendfile64(to, from, offset, count) }
-    }
-}
-
-hook! {
-    /// splice(2)
-    fn splice(
-        from: c_int,
-        from_offset: *mut off64_t,
-        to: c_int,
-        to_offset: *mut off64_t,
-        count: size_t,
-        flags: c_uint,
-    ) -> ssize_t
-        as Splice(
-            Fd(from),
-            Position(from_offset.addr()),
-            Fd(to),
-            Position(to_offset.addr()),
-            Size(count),
-            Flags(names::SPLICE, flags),
-        )
-    {
-        if table::get(from).is_placeholder() || table::get(to).is_placeholder() {
-            return size(fail(Errno::INVAL));
-        }
-        // SAFETY: the caller's arguments, unchanged.
-        unsafe { real::splice(from, from_offset, to, to_offset, count, flags) }
     }
 }

@@ -14,8 +14,8 @@ use crate::real;
 use crate::sessions;
 use crate::table::{self, Entry, Kind};
 
-/// `CLOSE_RANGE_CLOEXEC`: nothing is closed now.
-const CLOSE_RANGE_CLOEXEC: c_int = 4;
+/// `CLOSE_RANGE_UNSHARE`: the only flag with which something is closed.
+const CLOSE_RANGE_UNSHARE: c_int = 2;
 
 /// Takes the entry out if the table is this process's; the caller closes and then calls `released`.
 fn taken(fd: c_int) -> Entry {
@@ -70,8 +70,8 @@ hook! {
             Flags(names::CLOSE_RANGE, flags.cast_unsigned()),
         )
     {
-        if guard::inside() || flags & CLOSE_RANGE_CLOEXEC != 0 || first > last {
-            // Ours are close-on-exec already; a bad range is the kernel's to refuse.
+        if guard::inside() || flags & !CLOSE_RANGE_UNSHARE != 0 || first > last {
+            // Ours are close-on-exec already; a bad range or flag is the kernel's to refuse.
             // SAFETY: the caller's arguments, unchanged.
             return unsafe { real::close_range(first, last, flags) };
         }

@@ -1,23 +1,44 @@
 //! recvmsg, recvmmsg, sendmsg, sendmmsg.
 //!
 //! A connection's messages have no address and no control data: both lengths come back as 0 (measured on Linux). Control data
-//! that is sent is ignored, as TCP ignores all it does not know.
+//! that is sent is looked at as the kernel looks at it, and has no effect.
 
 use std::time::{Duration, Instant};
 
-use libc::{c_int, c_uint, mmsghdr, msghdr, ssize_t, timespec};
+use libc::{c_int, c_uint, cmsghdr, mmsghdr, msghdr, ssize_t, timespec};
 use rustix::io::Errno;
 
-use super::vectors::{self, PARTS_MAX};
-use super::{drive, fail, hook, int, size};
+use super::vectors::{self, PARTS_MAX, Parts};
+use super::{drive, fail, hook, int, is_nowhere, size};
 use crate::real;
 use crate::sockets::receive::Receive;
 use crate::sockets::send::Send;
 use crate::table;
 
+/// Of `__sock_cmsg_send`: SCM_RIGHTS and SCM_CREDENTIALS mean nothing to TCP, SO_MARK, SO_PRIORITY and SO_TIMESTAMPING
+/// are about packets.
+const CONTROL_TYPES: [c_int; 6] =
+    [libc::SCM_RIGHTS, 2, libc::SO_MARK, libc::SO_PRIORITY, libc::SO_TIMESTAMPING, 65];
+
 /// sendmsg(2): more parts than the kernel takes are EMSGSIZE here, not EINVAL.
 fn check_count(count: usize) -> Result<usize, Errno> {
     if count > PARTS_MAX { Err(Errno::MSGSIZE) } else { Ok(count) }
+}
+
+/// The caller's message, copied: only its vectors are needed later.
+///
+/// # Safety
+/// `message` points to a msghdr, or leads nowhere.
+unsafe fn header(message: *const msghdr) -> Result<msghdr, Errno> {
+    if is_nowhere(message) {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: somewhere, and a msghdr as the caller promises.
+    let header = unsafe { message.read_unaligned() };
+    match header.msg_namelen.cast_signed() {
+        ..0 if !header.msg_name.is_null() => Err(Errno::INVAL),
+        _ => Ok(header),
+    }
 }
 
 /// `None`: the call is the kernel's.
@@ -25,34 +46,58 @@ fn check_count(count: usize) -> Result<usize, Errno> {
 /// # Safety
 /// `message` points to a msghdr with valid, writable vectors.
 unsafe fn receive(fd: c_int, message: *mut msghdr, flags: c_int) -> Option<isize> {
-    if message.is_null() {
-        return Some(fail(Errno::FAULT));
-    }
-    // SAFETY: not null, and a msghdr as the caller promises; copied, since vectors are all that is needed of it.
-    let header = unsafe { message.read() };
-    let count = match check_count(header.msg_iovlen) {
-        Ok(count) => count,
+    let read = || {
+        // SAFETY: as the caller promises.
+        let header = unsafe { header(message) }?;
+        let count = check_count(header.msg_iovlen)?;
+        // SAFETY: as the caller promises.
+        let parts = unsafe { vectors::targets(header.msg_iov, count) }?;
+        Ok((header, parts))
+    };
+    let (header, Parts { slices, wanted, has_hole }) = match read() {
+        Ok(read) => read,
         Err(errno) => return Some(fail(errno)),
     };
-    // SAFETY: as the caller promises.
-    let into = match unsafe { vectors::targets(header.msg_iov, count) } {
-        Ok(into) => into,
-        Err(errno) => return Some(fail(errno)),
-    };
-    let wanted = vectors::sum(into.iter().map(|part| part.len()));
-    let mut call = Receive::new(fd, flags, into, wanted);
+    let mut call = Receive::new(fd, flags, slices, wanted, has_hole);
     let value = drive(fd, |woken| call.attempt(woken))?;
     if value >= 0 {
         let header = msghdr {
-            msg_namelen: 0,
+            msg_namelen: if header.msg_name.is_null() { header.msg_namelen } else { 0 },
             msg_controllen: 0,
             msg_flags: flags & libc::MSG_CMSG_CLOEXEC,
             ..header
         };
-        // SAFETY: as for the read above; recvmsg(2) writes these fields.
-        unsafe { message.write(header) };
+        // SAFETY: as for the read in `header`; recvmsg(2) writes these fields.
+        unsafe { message.write_unaligned(header) };
     }
     Some(value)
+}
+
+/// Whether the kernel would send control data on a TCP socket (`sock_cmsg_send`).
+///
+/// # Safety
+/// The header's control data is readable, or leads nowhere.
+unsafe fn check_control(header: &msghdr) -> Result<(), Errno> {
+    let (start, length) = (header.msg_control.cast::<u8>(), header.msg_controllen);
+    if length > 0 && is_nowhere(start) {
+        return Err(Errno::FAULT);
+    }
+    let mut at = 0_usize;
+    while length.saturating_sub(at) >= size_of::<cmsghdr>() {
+        // SAFETY: a whole header lies between `at` and `length`.
+        let place = unsafe { start.add(at) };
+        // SAFETY: readable as the caller promises; the alignment is the caller's.
+        let control = unsafe { place.cast::<cmsghdr>().read_unaligned() };
+        if !(size_of::<cmsghdr>()..=length - at).contains(&control.cmsg_len) {
+            return Err(Errno::INVAL);
+        }
+        let is_known = CONTROL_TYPES.contains(&control.cmsg_type);
+        if control.cmsg_level == libc::SOL_SOCKET && !is_known {
+            return Err(Errno::INVAL);
+        }
+        at = at.saturating_add(control.cmsg_len.next_multiple_of(size_of::<usize>()));
+    }
+    Ok(())
 }
 
 /// `None`: the call is the kernel's.
@@ -60,21 +105,24 @@ unsafe fn receive(fd: c_int, message: *mut msghdr, flags: c_int) -> Option<isize
 /// # Safety
 /// `message` points to a msghdr with valid, readable vectors.
 unsafe fn transmit(fd: c_int, message: *const msghdr, flags: c_int) -> Option<isize> {
-    if message.is_null() {
-        return Some(fail(Errno::FAULT));
-    }
-    // SAFETY: not null, and a msghdr as the caller promises.
-    let header = unsafe { message.read() };
-    let count = match check_count(header.msg_iovlen) {
-        Ok(count) => count,
+    let read = || {
+        // SAFETY: as the caller promises.
+        let header = unsafe { header(message) }?;
+        if header.msg_namelen > 0 && !header.msg_name.is_null() && is_nowhere(header.msg_name) {
+            return Err(Errno::FAULT);
+        }
+        let count = check_count(header.msg_iovlen)?;
+        // SAFETY: as the caller promises.
+        let parts = unsafe { vectors::sources(header.msg_iov, count) }?;
+        // SAFETY: as the caller promises.
+        unsafe { check_control(&header) }?;
+        Ok(parts)
+    };
+    let Parts { slices, has_hole, .. } = match read() {
+        Ok(parts) => parts,
         Err(errno) => return Some(fail(errno)),
     };
-    // SAFETY: as the caller promises.
-    let from = match unsafe { vectors::sources(header.msg_iov, count) } {
-        Ok(from) => from,
-        Err(errno) => return Some(fail(errno)),
-    };
-    let mut call = Send::new(fd, flags, from);
+    let mut call = Send::new(fd, flags, slices, has_hole);
     drive(fd, |woken| call.attempt(woken))
 }
 
@@ -120,6 +168,9 @@ unsafe fn each(
     mut one: impl FnMut(*mut msghdr, usize) -> Option<isize>,
 ) -> Option<isize> {
     let count = (count as usize).min(PARTS_MAX);
+    if count > 0 && is_nowhere(messages) {
+        return Some(fail(Errno::FAULT));
+    }
     for at in 0..count {
         // SAFETY: `at` is below `count`.
         let message = unsafe { messages.add(at) };
@@ -144,25 +195,27 @@ unsafe fn receive_many(
     messages: *mut mmsghdr,
     count: c_uint,
     flags: c_int,
-    timeout: *const timespec,
+    timeout: *mut timespec,
 ) -> Option<isize> {
-    let deadline = match timeout.is_null() {
-        true => None,
-        false => {
-            // SAFETY: not null, and a timespec as the caller promises.
-            let limit = unsafe { timeout.read() };
-            let (Ok(seconds), Ok(nanos)) =
-                (u64::try_from(limit.tv_sec), u32::try_from(limit.tv_nsec))
-            else {
-                return Some(fail(Errno::INVAL));
-            };
-            Instant::now().checked_add(Duration::new(seconds, nanos))
+    let mut limit = None;
+    if !timeout.is_null() {
+        if is_nowhere(timeout) {
+            return Some(fail(Errno::FAULT));
         }
-    };
-    let mut is_over = false;
+        // SAFETY: somewhere, and a timespec as the caller promises.
+        let given = unsafe { timeout.read_unaligned() };
+        let (Ok(seconds), Ok(nanos @ ..1_000_000_000)) =
+            (u64::try_from(given.tv_sec), u32::try_from(given.tv_nsec))
+        else {
+            return Some(fail(Errno::INVAL));
+        };
+        limit = Some(Duration::new(seconds, nanos));
+    }
+    let started = Instant::now();
+    let mut left = limit;
     let one = |header: *mut msghdr, at: usize| {
         // recvmmsg(2): the time is looked at after a message came, and a full one need not follow.
-        if is_over {
+        if at > 0 && left == Some(Duration::ZERO) {
             return Some(-1);
         }
         let wait_for_one = at > 0 && flags & libc::MSG_WAITFORONE != 0;
@@ -170,11 +223,23 @@ unsafe fn receive_many(
             flags & !libc::MSG_WAITFORONE | if wait_for_one { libc::MSG_DONTWAIT } else { 0 };
         // SAFETY: one of the caller's messages.
         let value = unsafe { receive(fd, header, flags) };
-        is_over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        if value.is_some_and(|value| value >= 0) {
+            left = limit.map(|limit| limit.saturating_sub(started.elapsed()));
+        }
         value
     };
     // SAFETY: as the caller promises.
-    unsafe { each(messages, count, one) }
+    let value = unsafe { each(messages, count, one) };
+    if let Some(left) = left.filter(|_| value.is_some_and(|value| value > 0)) {
+        let left = timespec {
+            // No longer than what was given, which fits.
+            tv_sec: left.as_secs().cast_signed(),
+            tv_nsec: i64::from(left.subsec_nanos()),
+        };
+        // SAFETY: read above; recvmmsg(2) writes what is left of the time.
+        unsafe { timeout.write_unaligned(left) };
+    }
+    value
 }
 
 hook! {

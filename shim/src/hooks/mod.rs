@@ -23,13 +23,15 @@ mod polling;
 mod printing;
 mod reading;
 mod setting;
+mod splicing;
 mod stdio;
 mod vectors;
 mod waiting;
 mod writing;
 
+pub(crate) use vectors::is_nowhere;
+
 use std::os::fd::RawFd;
-use std::time::Instant;
 
 use libc::{c_int, ssize_t};
 use rustix::io::Errno;
@@ -39,9 +41,9 @@ use crate::errno;
 use crate::guard;
 use crate::outcome::{Outcome, Woken};
 use crate::sessions;
-use crate::table;
+use crate::table::{self, Entry, Kind};
 use crate::trace;
-use crate::wait;
+use crate::wait::Waiting;
 
 /// Defines an exported function.
 ///
@@ -106,10 +108,10 @@ fn drive(fd: RawFd, mut attempt: impl FnMut(Woken) -> Outcome) -> Option<isize> 
         return table::get(fd).is_placeholder().then(|| fail(Errno::AGAIN));
     }
     let mut woken = Woken::First;
-    let mut started = None;
+    let mut waiting = None;
     loop {
         let outcome = guard::fenced(|| attempt(woken)).unwrap_or_else(|| poison(fd));
-        let (moved, waited) = match outcome {
+        let moved = match outcome {
             Outcome::Done(value) => return Some(value),
             Outcome::Fail(errno) => return Some(failed(errno)),
             Outcome::Pass => return None,
@@ -118,26 +120,33 @@ fn drive(fd: RawFd, mut attempt: impl FnMut(Woken) -> Outcome) -> Option<isize> 
                 unsafe { libc::raise(libc::SIGPIPE) };
                 return Some(failed(Errno::PIPE));
             }
-            Outcome::AwaitReadable { moved } => {
-                guard::fenced(|| epoll::waited_elsewhere(fd));
-                (moved, wait::readable(fd))
-            }
-            Outcome::AwaitAcceptable => {
-                (0, wait::acceptable(fd, *started.get_or_insert_with(Instant::now)))
-            }
-            Outcome::AwaitWritable { moved } => {
-                guard::fenced(|| epoll::waited_elsewhere(fd));
-                (moved, wait::writable(fd, *started.get_or_insert_with(Instant::now)))
-            }
+            Outcome::AwaitAcceptable | Outcome::AwaitConnected(_) => 0,
+            Outcome::AwaitReadable { moved }
+            | Outcome::AwaitMore { moved }
+            | Outcome::AwaitWritable { moved } => moved,
         };
+        if outcome != Outcome::AwaitAcceptable {
+            guard::fenced(|| epoll::waited_elsewhere(fd));
+        }
+        let entry = table::get(fd);
+        let waited = waiting.get_or_insert_with(Waiting::new).until_worth_trying(fd, outcome);
         trace::waited();
         match waited {
+            // Another thread closed the descriptor, and perhaps opened another connection there, whose bytes are not ours.
+            Ok(_) if moved_on(entry, table::get(fd)) => {
+                return Some(if moved > 0 { moved.cast_signed() } else { failed(Errno::BADF) });
+            }
             Ok(reason) => woken = reason,
             Err(Errno::NOTSOCK) if moved == 0 => return forget_stale(fd),
             Err(errno) if moved == 0 => return Some(failed(errno)),
             Err(_) => return Some(moved.cast_signed()),
         }
     }
+}
+
+/// Whether another thread closed a connection, so that its number means something else.
+fn moved_on(before: Entry, now: Entry) -> bool {
+    before.kind() == Kind::Connection && !before.is_same_socket(now)
 }
 
 /// The number names another file by now.
@@ -183,7 +192,7 @@ fn size(value: isize) -> ssize_t {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::{Entry, Kind, Socket};
+    use crate::table::Socket;
     use mqttshim_session::SlotId;
 
     /// A descriptor number no test opens, with the entry of a connection whose session is gone.

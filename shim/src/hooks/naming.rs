@@ -20,26 +20,21 @@ unsafe fn name(
     length: *mut socklen_t,
     find: impl Fn(c_int, &mut Option<Raw>) -> Outcome,
 ) -> Option<c_int> {
-    if table::get(fd).socket().is_none() && !table::get(fd).is_placeholder() {
+    if !table::get(fd).may_be_the_cards() {
         return None;
     }
     let mut found = None;
     let value = drive(fd, |_| find(fd, &mut found))?;
-    // As in the kernel, the room is looked at when the name is known.
+    let Some(found) = found.filter(|_| value == 0) else { return Some(int(value)) };
+    if address.is_null() {
+        return Some(int(fail(Errno::FAULT)));
+    }
     // SAFETY: as the caller promises.
-    let room = unsafe { address::check_room(address, length) };
-    let room = if address.is_null() { Err(Errno::FAULT) } else { room };
-    if value == 0
-        && let Err(errno) = room
-    {
+    if let Err(errno) = unsafe { address::check_room(address, length) } {
         return Some(int(fail(errno)));
     }
-    if value == 0
-        && let Some(found) = &found
-    {
-        // SAFETY: as the caller promises.
-        unsafe { address::write(address, length, found) };
-    }
+    // SAFETY: as the caller promises.
+    unsafe { address::write(address, length, &found) };
     Some(int(value))
 }
 

@@ -1,8 +1,10 @@
 //! poll, select and their kin. The kernel answers; what they are asked about must show there.
+//!
+//! A listener is never writable, but its placeholder always is: nobody is asked whether it is.
 
 use libc::{c_int, c_long, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 
-use super::{hook, note};
+use super::{hook, is_nowhere, note};
 use crate::epoll;
 use crate::real;
 use crate::table::{self, Kind};
@@ -15,17 +17,54 @@ fn looked_at(fd: c_int) {
     }
 }
 
-/// # Safety
-/// `fds` is null or points to `count` pollfds.
-unsafe fn look_at_all(fds: *const pollfd, count: nfds_t) {
-    for at in 0..usize::try_from(count).unwrap_or(0).min(table::DESCRIPTORS_MAX) {
-        if fds.is_null() {
-            return;
+/// What a listener's placeholder says and a listener does not.
+pub(super) const ROOM: i16 = libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND;
+/// Listeners asked for room in one poll that are noticed.
+const MUTED_MAX: usize = 16;
+
+/// What was asked for of listeners, to be asked for again by whoever uses the same pollfds again.
+struct Muted {
+    places: [(usize, i16); MUTED_MAX],
+    used: usize,
+}
+
+impl Muted {
+    /// # Safety
+    /// `fds` leads nowhere or points to `count` pollfds.
+    unsafe fn look_at_all(fds: *mut pollfd, count: nfds_t) -> Muted {
+        let mut muted = Muted { places: [(0, 0); MUTED_MAX], used: 0 };
+        for at in 0..usize::try_from(count).unwrap_or(0).min(table::DESCRIPTORS_MAX) {
+            if is_nowhere(fds) {
+                break;
+            }
+            // SAFETY: one of the caller's, which lie somewhere.
+            let place = unsafe { fds.add(at) };
+            // SAFETY: as above.
+            let asked = unsafe { place.read_unaligned() };
+            looked_at(asked.fd);
+            let is_listener = table::get(asked.fd).kind() == Kind::Listener;
+            if is_listener && asked.events & ROOM != 0 && muted.used < MUTED_MAX {
+                muted.places[muted.used] = (at, asked.events);
+                muted.used += 1;
+                let asked = pollfd { events: asked.events & !ROOM, ..asked };
+                // SAFETY: as above; poll(2) writes there, too.
+                unsafe { place.write_unaligned(asked) };
+            }
         }
-        // SAFETY: one of the caller's, which are not null.
-        let place = unsafe { fds.add(at) };
-        // SAFETY: as above.
-        looked_at(unsafe { place.read_unaligned() }.fd);
+        muted
+    }
+
+    /// # Safety
+    /// As for [`look_at_all`](Self::look_at_all), with the same pollfds.
+    unsafe fn restore(&self, fds: *mut pollfd) {
+        for &(at, events) in &self.places[..self.used] {
+            // SAFETY: one of the caller's.
+            let place = unsafe { fds.add(at) };
+            // SAFETY: as above.
+            let answered = unsafe { place.read_unaligned() };
+            // SAFETY: as above.
+            unsafe { place.write_unaligned(pollfd { events, ..answered }) };
+        }
     }
 }
 
@@ -35,9 +74,12 @@ hook! {
         as Poll(Watched(fds.addr(), count as usize), Size(count as usize), Int(milliseconds.into()))
     {
         // SAFETY: poll(2) obliges its caller to pass so many pollfds.
-        unsafe { look_at_all(fds, count) };
-        // SAFETY: the caller's arguments, unchanged.
-        unsafe { real::poll(fds, count, milliseconds) }
+        let muted = unsafe { Muted::look_at_all(fds, count) };
+        // SAFETY: the caller's arguments, but for what listeners do not know.
+        let outcome = unsafe { real::poll(fds, count, milliseconds) };
+        // SAFETY: the same pollfds.
+        unsafe { muted.restore(fds) };
+        outcome
     }
 }
 
@@ -53,29 +95,41 @@ hook! {
         )
     {
         // SAFETY: ppoll(2) obliges its caller to pass so many pollfds.
-        unsafe { look_at_all(fds, count) };
-        // SAFETY: the caller's arguments, unchanged.
-        unsafe { real::ppoll(fds, count, timeout, mask) }
+        let muted = unsafe { Muted::look_at_all(fds, count) };
+        // SAFETY: the caller's arguments, but for what listeners do not know.
+        let outcome = unsafe { real::ppoll(fds, count, timeout, mask) };
+        // SAFETY: the same pollfds.
+        unsafe { muted.restore(fds) };
+        outcome
     }
 }
 
 /// # Safety
 /// Each set is null or reaches up to descriptor `count`.
-unsafe fn look_at_sets(count: c_int, sets: [*const fd_set; 3]) {
+unsafe fn look_at_sets(count: c_int, [reads, writes, others]: [*mut fd_set; 3]) {
     const WORD_BITS: usize = c_long::BITS as usize;
     let count = usize::try_from(count).unwrap_or(0).min(table::DESCRIPTORS_MAX);
-    for set in sets.into_iter().filter(|set| !set.is_null()) {
+    for set in [reads, writes, others].into_iter().filter(|&set| !is_nowhere(set)) {
         for at in 0..count.div_ceil(WORD_BITS) {
             // SAFETY: a word of the set, which reaches that far.
             let place = unsafe { set.cast::<c_long>().add(at) };
             // SAFETY: as above.
-            let mut bits = unsafe { place.read_unaligned() };
+            let asked = unsafe { place.read_unaligned() };
+            let (mut bits, mut kept) = (asked, asked);
             while bits != 0 {
-                let fd = at * WORD_BITS + bits.trailing_zeros() as usize;
+                let bit = bits.trailing_zeros() as usize;
                 bits &= bits.wrapping_sub(1);
-                if fd < count {
-                    looked_at(c_int::try_from(fd).unwrap_or(-1));
+                if at * WORD_BITS + bit < count {
+                    let fd = c_int::try_from(at * WORD_BITS + bit).unwrap_or(-1);
+                    looked_at(fd);
+                    if set == writes && table::get(fd).kind() == Kind::Listener {
+                        kept &= !(1 << bit);
+                    }
                 }
+            }
+            if kept != asked {
+                // SAFETY: as above; select(2) writes there, too.
+                unsafe { place.write_unaligned(kept) };
             }
         }
     }
@@ -98,7 +152,7 @@ hook! {
     {
         // SAFETY: select(2) obliges its caller to pass sets that reach so far.
         unsafe { look_at_sets(count, [reads, writes, others]) };
-        // SAFETY: the caller's arguments, unchanged.
+        // SAFETY: the caller's arguments, but for what listeners do not know.
         unsafe { real::select(count, reads, writes, others, timeout) }
     }
 }
@@ -121,7 +175,7 @@ hook! {
     {
         // SAFETY: pselect(2) obliges its caller to pass sets that reach so far.
         unsafe { look_at_sets(count, [reads, writes, others]) };
-        // SAFETY: the caller's arguments, unchanged.
+        // SAFETY: the caller's arguments, but for what listeners do not know.
         unsafe { real::pselect(count, reads, writes, others, timeout, mask) }
     }
 }

@@ -1,26 +1,25 @@
 //! read, readv, preadv2, recv, recvfrom.
 
 use libc::{c_int, c_void, iovec, off_t, off64_t, size_t, sockaddr, socklen_t, ssize_t};
-use rustix::io::Errno;
 
-use super::vectors;
+use super::vectors::{self, BYTES_MAX, Parts};
 use super::{drive, fail, hook, size};
+use crate::address;
 use crate::real;
 use crate::sockets::receive::Receive;
 use crate::table;
 
-/// `RWF_NOWAIT` of preadv2(2).
-const RWF_NOWAIT: c_int = 8;
-
 /// `None`: the call is the kernel's.
 ///
 /// # Safety
-/// `target` points to `count` writable bytes, or `count` is 0.
+/// `target` points to `count` writable bytes, or leads nowhere, or `count` is 0.
 unsafe fn receive(fd: c_int, target: *mut c_void, count: size_t, flags: c_int) -> Option<isize> {
     // SAFETY: as the caller promises.
-    let part = unsafe { vectors::target(target, count) };
-    let into = &mut [part];
-    let mut call = Receive::new(fd, flags, into, count);
+    let Parts { mut slices, wanted, has_hole } = match unsafe { vectors::target(target, count) } {
+        Ok(parts) => parts,
+        Err(errno) => return Some(fail(errno)),
+    };
+    let mut call = Receive::new(fd, flags, &mut slices, wanted, has_hole);
     drive(fd, |woken| call.attempt(woken))
 }
 
@@ -39,12 +38,15 @@ unsafe fn receive_parts(
         Err(errno) => return Some(fail(errno)),
     };
     // SAFETY: as the caller promises.
-    let into = match unsafe { vectors::targets(parts, count) } {
-        Ok(into) => into,
+    let Parts { slices, wanted, has_hole } = match unsafe { vectors::targets(parts, count) } {
+        Ok(parts) => parts,
         Err(errno) => return Some(fail(errno)),
     };
-    let wanted = vectors::sum(into.iter().map(|part| part.len()));
-    let mut call = Receive::new(fd, flags, into, wanted);
+    if wanted == 0 {
+        // The kernel does not ask a socket for nothing; recv(2) does.
+        return Some(0);
+    }
+    let mut call = Receive::new(fd, flags, slices, wanted, has_hole);
     drive(fd, |woken| call.attempt(woken))
 }
 
@@ -54,6 +56,10 @@ hook! {
         as Read(Fd(fd), Received(target.addr(), count), Size(count))
     {
         if table::get(fd).is_placeholder() {
+            if count == 0 {
+                // The kernel does not ask a socket for nothing; recv(2) does.
+                return 0;
+            }
             // SAFETY: read(2) obliges its caller to pass `count` writable bytes.
             if let Some(value) = unsafe { receive(fd, target, count, 0) } {
                 return size(value);
@@ -94,7 +100,10 @@ unsafe fn receive_at(
     if offset != -1 || !table::get(fd).is_placeholder() {
         return None;
     }
-    let flags = if flags & RWF_NOWAIT == 0 { 0 } else { libc::MSG_DONTWAIT };
+    let flags = match vectors::message_flags(flags) {
+        Ok(flags) => flags,
+        Err(errno) => return Some(fail(errno)),
+    };
     // SAFETY: preadv2(2) obliges its caller to pass `count` valid vectors.
     unsafe { receive_parts(fd, parts, count, flags) }
 }
@@ -153,7 +162,7 @@ hook! {
     {
         if table::get(fd).is_placeholder() {
             // SAFETY: recv(2) obliges its caller to pass `count` writable bytes.
-            if let Some(value) = unsafe { receive(fd, target, count, flags) } {
+            if let Some(value) = unsafe { receive(fd, target, count.min(BYTES_MAX), flags) } {
                 return size(value);
             }
         }
@@ -203,13 +212,15 @@ unsafe fn receive_from(
     address: *mut sockaddr,
     length: *mut socklen_t,
 ) -> Option<isize> {
-    if !address.is_null() && length.is_null() {
-        return Some(fail(Errno::FAULT));
-    }
     // SAFETY: as the caller promises.
-    let value = unsafe { receive(fd, target, count, flags) }?;
+    let value = unsafe { receive(fd, target, count.min(BYTES_MAX), flags) }?;
     if value >= 0 && !address.is_null() {
-        // SAFETY: not null by the check above, and the caller's to be written.
+        // As the kernel does: found out when the bytes are taken already, which are lost then.
+        // SAFETY: as the caller promises.
+        if let Err(errno) = unsafe { address::check_room(std::ptr::null(), length) } {
+            return Some(fail(errno));
+        }
+        // SAFETY: somewhere by the check above, and the caller's to be written.
         unsafe { length.write_unaligned(0) };
     }
     Some(value)

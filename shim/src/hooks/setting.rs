@@ -3,7 +3,7 @@
 use libc::{c_int, c_ulong, c_void, socklen_t};
 use rustix::io::Errno;
 
-use super::{drive, fail, hook, int, vectors};
+use super::{drive, fail, hook, int, is_nowhere, vectors};
 use crate::outcome::Outcome;
 use crate::real;
 use crate::sockets::{receive, send, sockopt};
@@ -11,8 +11,10 @@ use crate::table;
 
 /// Of `linux/sockios.h`; what was written and has not been sent.
 const SIOCOUTQNSD: c_ulong = 0x894b;
-/// Of `asm-generic/sockios.h`; whether the urgent mark was reached.
+/// Of `asm-generic/sockios.h`; whether the urgent mark was reached, and when the last packet came.
 const SIOCATMARK: c_ulong = 0x8905;
+const SIOCGSTAMP: c_ulong = 0x8906;
+const SIOCGSTAMPNS: c_ulong = 0x8907;
 
 hook! {
     /// setsockopt(2)
@@ -30,7 +32,10 @@ hook! {
                 return int(fail(Errno::INVAL));
             }
             // SAFETY: setsockopt(2) obliges its caller to pass `length` readable bytes.
-            let bytes = unsafe { vectors::source(value, length as usize) };
+            let [bytes] = match unsafe { vectors::source(value, length as usize) } {
+                Ok(parts) if !parts.has_hole => parts.slices,
+                _ => return int(fail(Errno::FAULT)),
+            };
             if let Some(value) = drive(fd, |_| sockopt::set(fd, level, name, &bytes)) {
                 return int(value);
             }
@@ -51,14 +56,17 @@ hook! {
     ) -> c_int
         as Getsockopt(Fd(fd), OptionOut(level, name, value.addr(), length.addr()))
     {
-        if table::get(fd).is_placeholder() && !length.is_null() {
-            // SAFETY: not null, and a socklen_t as getsockopt(2) obliges its caller to pass.
+        if table::get(fd).is_placeholder() && !is_nowhere(length) {
+            // SAFETY: somewhere, and a socklen_t as getsockopt(2) obliges its caller to pass.
             let room = unsafe { length.read_unaligned() };
             if room.cast_signed() < 0 {
                 return int(fail(Errno::INVAL));
             }
             // SAFETY: getsockopt(2) obliges its caller to pass `room` writable bytes.
-            let mut out = unsafe { vectors::target(value, room as usize) };
+            let [mut out] = match unsafe { vectors::target(value, room as usize) } {
+                Ok(parts) if !parts.has_hole => parts.slices,
+                _ => return int(fail(Errno::FAULT)),
+            };
             if let Some(value) = drive(fd, |_| sockopt::get(fd, level, name, &mut out)) {
                 if value < 0 {
                     return int(value);
@@ -79,6 +87,8 @@ fn ask(fd: c_int, request: c_ulong) -> Option<Outcome> {
         libc::FIONREAD => receive::readable_bytes(fd),
         libc::TIOCOUTQ | SIOCOUTQNSD => send::unsent_bytes(fd),
         SIOCATMARK => Outcome::SUCCESS,
+        // socket(7): no packet was stamped.
+        SIOCGSTAMP | SIOCGSTAMPNS => Outcome::Fail(Errno::NOENT),
         _ => return None,
     })
 }
@@ -90,7 +100,12 @@ hook! {
     {
         let is_ours = matches!(
             request,
-            libc::FIONREAD | libc::TIOCOUTQ | SIOCOUTQNSD | SIOCATMARK
+            libc::FIONREAD
+                | libc::TIOCOUTQ
+                | SIOCOUTQNSD
+                | SIOCATMARK
+                | SIOCGSTAMP
+                | SIOCGSTAMPNS
         );
         if is_ours && table::get(fd).is_placeholder() {
             let answer = drive(fd, |_| ask(fd, request).unwrap_or(Outcome::Pass));
@@ -99,10 +114,10 @@ hook! {
                     return int(value);
                 }
                 let target = argument as *mut c_int;
-                if target.is_null() {
+                if is_nowhere(target) {
                     return int(fail(Errno::FAULT));
                 }
-                // SAFETY: not null, and an int as these requests oblige the caller to pass.
+                // SAFETY: somewhere, and an int as these requests oblige the caller to pass.
                 unsafe { target.write_unaligned(int(value)) };
                 return 0;
             }

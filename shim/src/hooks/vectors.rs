@@ -9,31 +9,82 @@ use rustix::io::Errno;
 /// Most parts of one call (`UIO_MAXIOV`).
 pub(super) const PARTS_MAX: usize = 1024;
 /// Most bytes of one call (`MAX_RW_COUNT`): the kernel cuts longer ones.
-const BYTES_MAX: usize = 0x7fff_f000;
+pub(super) const BYTES_MAX: usize = 0x7fff_f000;
 
-/// # Safety
-/// `target` points to `count` writable bytes, or `count` is 0.
-pub(super) unsafe fn target<'a>(target: *mut c_void, count: size_t) -> IoSliceMut<'a> {
-    if count == 0 || target.is_null() {
-        return IoSliceMut::new(&mut []);
+/// Of `linux/fs.h`: do not wait; and the flags preadv2(2) and pwritev2(2) take of any file, of which this is one.
+const RWF_NOWAIT: c_int = 8;
+const RWF_TAKEN: c_int = 0x3f;
+
+/// The flags of recvmsg(2) and sendmsg(2) that say what these of preadv2(2) and pwritev2(2) do.
+pub(super) fn message_flags(flags: c_int) -> Result<c_int, Errno> {
+    match flags & RWF_NOWAIT {
+        _ if flags & !RWF_TAKEN != 0 => Err(Errno::OPNOTSUPP),
+        0 => Ok(0),
+        _ => Ok(libc::MSG_DONTWAIT),
     }
-    // SAFETY: not null, and writable for at least `count` bytes as the caller promises.
-    IoSliceMut::new(unsafe { slice::from_raw_parts_mut(target.cast(), count.min(BYTES_MAX)) })
 }
 
-/// # Safety
-/// `source` points to `count` readable bytes, or `count` is 0.
-pub(super) unsafe fn source<'a>(source: *const c_void, count: size_t) -> IoSlice<'a> {
-    if count == 0 || source.is_null() {
-        return IoSlice::new(&[]);
-    }
-    // SAFETY: not null, and readable for at least `count` bytes as the caller promises.
-    IoSlice::new(unsafe { slice::from_raw_parts(source.cast(), count.min(BYTES_MAX)) })
+/// What no program has mapped: the first page (`vm.mmap_min_addr`).
+const FIRST_PAGE_BYTES: usize = 4096;
+
+/// Whether the kernel refuses these bytes without looking, because they reach into its own half of the addresses.
+pub(super) fn is_outside(address: usize, count: usize) -> bool {
+    address.checked_add(count).is_none_or(|end| end.cast_signed() < 0)
 }
 
-/// The bytes of all parts; their sum was checked when they were made.
-pub(super) fn sum(lengths: impl Iterator<Item = usize>) -> usize {
-    lengths.fold(0, usize::saturating_add)
+/// Whether a pointer to something leads nowhere, as far as that can be seen: null, null with an offset, or the kernel's.
+pub(crate) fn is_nowhere<T>(pointer: *const T) -> bool {
+    (pointer as usize).cast_signed() < FIRST_PAGE_BYTES.cast_signed()
+}
+
+/// A call's buffers.
+pub(super) struct Parts<T> {
+    pub(super) slices: T,
+    /// Bytes of all of them.
+    pub(super) wanted: usize,
+    /// One of them leads nowhere: the call fails with EFAULT when it comes to copying, and none may be touched.
+    pub(super) has_hole: bool,
+}
+
+/// # Errors
+/// EFAULT, when the kernel refuses the buffer without looking.
+///
+/// # Safety
+/// `target` points to `count` writable bytes, or leads nowhere, or `count` is 0.
+pub(super) unsafe fn target<'a>(
+    target: *mut c_void,
+    count: size_t,
+) -> Result<Parts<[IoSliceMut<'a>; 1]>, Errno> {
+    if is_outside(target as usize, count) {
+        return Err(Errno::FAULT);
+    }
+    if count == 0 || is_nowhere(target) {
+        let slices = [IoSliceMut::new(&mut [])];
+        return Ok(Parts { slices, wanted: count, has_hole: count > 0 });
+    }
+    // SAFETY: somewhere, and then writable for at least `count` bytes as the caller promises.
+    let bytes = unsafe { slice::from_raw_parts_mut(target.cast(), count.min(BYTES_MAX)) };
+    Ok(Parts { wanted: count, slices: [IoSliceMut::new(bytes)], has_hole: false })
+}
+
+/// # Errors
+/// EFAULT, when the kernel refuses the buffer without looking.
+///
+/// # Safety
+/// `source` points to `count` readable bytes, or leads nowhere, or `count` is 0.
+pub(super) unsafe fn source<'a>(
+    source: *const c_void,
+    count: size_t,
+) -> Result<Parts<[IoSlice<'a>; 1]>, Errno> {
+    if is_outside(source as usize, count) {
+        return Err(Errno::FAULT);
+    }
+    if count == 0 || is_nowhere(source) {
+        return Ok(Parts { slices: [IoSlice::new(&[])], wanted: count, has_hole: count > 0 });
+    }
+    // SAFETY: somewhere, and then readable for at least `count` bytes as the caller promises.
+    let bytes = unsafe { slice::from_raw_parts(source.cast(), count.min(BYTES_MAX)) };
+    Ok(Parts { wanted: count, slices: [IoSlice::new(bytes)], has_hole: false })
 }
 
 /// How many parts `readv` and `writev` take: too many, or fewer than none, are an error.
@@ -41,51 +92,72 @@ pub(super) fn check_count(count: c_int) -> Result<usize, Errno> {
     usize::try_from(count).ok().filter(|&count| count <= PARTS_MAX).ok_or(Errno::INVAL)
 }
 
-/// Whether the parts' lengths add up to something a call can return.
+/// The bytes of all parts, and whether one leads nowhere.
+///
+/// # Errors
+/// EINVAL for a length that no call can return, EFAULT for what the kernel refuses without looking.
 ///
 /// # Safety
-/// `parts` points to `count` vectors, or `count` is 0.
-unsafe fn check_sum(parts: *const iovec, count: usize) -> Result<(), Errno> {
-    let mut sum = 0_usize;
+/// `parts` points to `count` vectors, or leads nowhere, or `count` is 0.
+unsafe fn check(parts: *const iovec, count: usize) -> Result<(usize, bool), Errno> {
+    let (mut wanted, mut has_hole) = (0_usize, false);
+    if count > 0 && is_nowhere(parts) {
+        return Err(Errno::FAULT);
+    }
     for at in 0..count {
         // SAFETY: `at` is below `count`.
         let part = unsafe { parts.add(at) };
-        // SAFETY: points to one of the caller's vectors; a field is read, no reference made.
-        let length = unsafe { (*part).iov_len };
-        sum = sum.checked_add(length).filter(|&sum| sum.cast_signed() >= 0).ok_or(Errno::INVAL)?;
+        // SAFETY: points to one of the caller's vectors; two words are read, no reference made.
+        let iovec { iov_base, iov_len } = unsafe { part.read_unaligned() };
+        if iov_len.cast_signed() < 0 {
+            return Err(Errno::INVAL);
+        }
+        if is_outside(iov_base as usize, iov_len) {
+            return Err(Errno::FAULT);
+        }
+        wanted = wanted.saturating_add(iov_len).min(BYTES_MAX);
+        has_hole |= iov_len > 0 && is_nowhere(iov_base);
     }
-    Ok(())
+    Ok((wanted, has_hole))
 }
 
+/// # Errors
+/// See [`check`].
+///
 /// # Safety
-/// `parts` points to `count` vectors whose bytes are writable, or `count` is 0.
+/// `parts` points to `count` vectors whose bytes are writable, or leads nowhere, or `count` is 0.
 pub(super) unsafe fn targets<'a>(
     parts: *const iovec,
     count: usize,
-) -> Result<&'a mut [IoSliceMut<'a>], Errno> {
-    if count == 0 || parts.is_null() {
-        return Ok(&mut []);
-    }
+) -> Result<Parts<&'a mut [IoSliceMut<'a>]>, Errno> {
     // SAFETY: as the caller promises.
-    unsafe { check_sum(parts, count) }?;
+    let (wanted, has_hole) = unsafe { check(parts, count) }?;
+    if count == 0 || has_hole {
+        return Ok(Parts { slices: &mut [], wanted, has_hole });
+    }
     // SAFETY: std guarantees that an IoSliceMut has the layout of an iovec. The vectors themselves are never written: the
     // session fills the bytes they point to.
-    Ok(unsafe { slice::from_raw_parts_mut(parts.cast_mut().cast(), count) })
+    let slices = unsafe { slice::from_raw_parts_mut(parts.cast_mut().cast(), count) };
+    Ok(Parts { slices, wanted, has_hole })
 }
 
+/// # Errors
+/// See [`check`].
+///
 /// # Safety
-/// `parts` points to `count` vectors whose bytes are readable, or `count` is 0.
+/// `parts` points to `count` vectors whose bytes are readable, or leads nowhere, or `count` is 0.
 pub(super) unsafe fn sources<'a>(
     parts: *const iovec,
     count: usize,
-) -> Result<&'a [IoSlice<'a>], Errno> {
-    if count == 0 || parts.is_null() {
-        return Ok(&[]);
-    }
+) -> Result<Parts<&'a [IoSlice<'a>]>, Errno> {
     // SAFETY: as the caller promises.
-    unsafe { check_sum(parts, count) }?;
+    let (wanted, has_hole) = unsafe { check(parts, count) }?;
+    if count == 0 || has_hole {
+        return Ok(Parts { slices: &[], wanted, has_hole });
+    }
     // SAFETY: std guarantees that an IoSlice has the layout of an iovec.
-    Ok(unsafe { slice::from_raw_parts(parts.cast(), count) })
+    let slices = unsafe { slice::from_raw_parts(parts.cast(), count) };
+    Ok(Parts { slices, wanted, has_hole })
 }
 
 #[cfg(test)]
@@ -101,12 +173,16 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_overflow_a_return_value_are_refused() {
-        let parts = [isize::MAX as usize, 1]
-            .map(|iov_len| iovec { iov_base: std::ptr::null_mut(), iov_len });
-        // SAFETY: two vectors, whose bytes are not touched.
-        assert_eq!(unsafe { check_sum(parts.as_ptr(), 2) }, Err(Errno::INVAL));
-        // SAFETY: one vector.
-        assert_eq!(unsafe { check_sum(parts.as_ptr(), 1) }, Ok(()));
+    fn lengths_no_call_can_return_and_addresses_no_program_has_are_refused() {
+        let mut byte = 0_u8;
+        let base: *mut c_void = (&raw mut byte).cast();
+        // SAFETY: one vector, whose bytes are not touched.
+        let check = |iov_base, iov_len| unsafe { super::check(&iovec { iov_base, iov_len }, 1) };
+        assert_eq!(check(base, 1), Ok((1, false)));
+        assert_eq!(check(base, isize::MAX as usize), Err(Errno::FAULT));
+        assert_eq!(check(base, isize::MAX as usize + 1), Err(Errno::INVAL));
+        assert_eq!(check(std::ptr::without_provenance_mut(8), 1), Ok((1, true)));
+        assert_eq!(check(std::ptr::null_mut(), 0), Ok((0, false)));
+        assert_eq!(check(std::ptr::without_provenance_mut(usize::MAX - 8), 1), Err(Errno::FAULT));
     }
 }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use libc::{c_int, c_long, epoll_event, sigset_t, timespec};
 
+use super::polling::ROOM;
 use super::{fail, hook, int, note};
 use crate::descriptors;
 use crate::epoll::{self, Collected, Control, Interest};
@@ -98,8 +99,14 @@ hook! {
                 Some(Control::Kernel) | None => {}
             }
         }
-        // SAFETY: the caller's arguments, unchanged.
-        let outcome = unsafe { real::epoll_ctl(epoll, operation, fd, event) };
+        let mut quiet = interest.filter(|_| kind == Kind::Listener).map(|interest| epoll_event {
+            // A listener is never writable, but its placeholder always is.
+            events: interest.events & !u32::from(ROOM.cast_unsigned()),
+            u64: interest.data,
+        });
+        let asked = quiet.as_mut().map_or(event, |quiet| &raw mut *quiet);
+        // SAFETY: the caller's arguments, or an event that is live, for the caller's.
+        let outcome = unsafe { real::epoll_ctl(epoll, operation, fd, asked) };
         if outcome == 0 {
             let interest = interest.unwrap_or(Interest { events: 0, data: 0 });
             note(|| controlled(epoll, operation, fd, interest));

@@ -2,14 +2,12 @@
 
 use libc::{c_int, c_void, iovec, off_t, off64_t, size_t, sockaddr, socklen_t, ssize_t};
 
-use super::vectors;
+use super::vectors::{self, BYTES_MAX, Parts};
 use super::{drive, fail, hook, size};
+use crate::address;
 use crate::real;
 use crate::sockets::send::Send;
 use crate::table;
-
-/// `RWF_NOWAIT` of pwritev2(2).
-const RWF_NOWAIT: c_int = 8;
 
 /// `None`: the call is the kernel's.
 ///
@@ -17,9 +15,11 @@ const RWF_NOWAIT: c_int = 8;
 /// `source` points to `count` readable bytes, or `count` is 0.
 unsafe fn transmit(fd: c_int, source: *const c_void, count: size_t, flags: c_int) -> Option<isize> {
     // SAFETY: as the caller promises.
-    let part = unsafe { vectors::source(source, count) };
-    let from = [part];
-    let mut call = Send::new(fd, flags, &from);
+    let Parts { slices, has_hole, .. } = match unsafe { vectors::source(source, count) } {
+        Ok(parts) => parts,
+        Err(errno) => return Some(fail(errno)),
+    };
+    let mut call = Send::new(fd, flags, &slices, has_hole);
     drive(fd, |woken| call.attempt(woken))
 }
 
@@ -38,11 +38,11 @@ unsafe fn transmit_parts(
         Err(errno) => return Some(fail(errno)),
     };
     // SAFETY: as the caller promises.
-    let from = match unsafe { vectors::sources(parts, count) } {
-        Ok(from) => from,
+    let Parts { slices, has_hole, .. } = match unsafe { vectors::sources(parts, count) } {
+        Ok(parts) => parts,
         Err(errno) => return Some(fail(errno)),
     };
-    let mut call = Send::new(fd, flags, from);
+    let mut call = Send::new(fd, flags, slices, has_hole);
     drive(fd, |woken| call.attempt(woken))
 }
 
@@ -92,7 +92,10 @@ unsafe fn transmit_at(
     if offset != -1 || !table::get(fd).is_placeholder() {
         return None;
     }
-    let flags = if flags & RWF_NOWAIT == 0 { 0 } else { libc::MSG_DONTWAIT };
+    let flags = match vectors::message_flags(flags) {
+        Ok(flags) => flags,
+        Err(errno) => return Some(fail(errno)),
+    };
     // SAFETY: pwritev2(2) obliges its caller to pass `count` valid vectors.
     unsafe { transmit_parts(fd, parts, count, flags) }
 }
@@ -151,7 +154,7 @@ hook! {
     {
         if table::get(fd).is_placeholder() {
             // SAFETY: send(2) obliges its caller to pass `count` readable bytes.
-            if let Some(value) = unsafe { transmit(fd, source, count, flags) } {
+            if let Some(value) = unsafe { transmit(fd, source, count.min(BYTES_MAX), flags) } {
                 return size(value);
             }
         }
@@ -179,8 +182,11 @@ hook! {
         )
     {
         if table::get(fd).is_placeholder() {
+            if let Err(errno) = address::check(address, length) {
+                return size(fail(errno));
+            }
             // SAFETY: sendto(2) obliges its caller to pass `count` readable bytes.
-            if let Some(value) = unsafe { transmit(fd, source, count, flags) } {
+            if let Some(value) = unsafe { transmit(fd, source, count.min(BYTES_MAX), flags) } {
                 return size(value);
             }
         }

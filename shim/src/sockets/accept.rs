@@ -18,6 +18,7 @@ use crate::outcome::{Outcome, Woken};
 use crate::placeholder;
 use crate::sessions;
 use crate::sockets::restoring::{self, Restored};
+use crate::spare;
 use crate::table::{self, Entry, Flag, Kind, Socket};
 
 /// Wake-ups drained at once when there is no card: more than any agent sends.
@@ -62,7 +63,7 @@ pub(crate) fn accept(fd: RawFd, flags: i32, woken: Woken, peer: &mut Option<Raw>
     let mut pair_flags = SocketFlags::empty();
     pair_flags.set(SocketFlags::CLOEXEC, flags & libc::SOCK_CLOEXEC != 0);
     pair_flags.set(SocketFlags::NONBLOCK, flags & libc::SOCK_NONBLOCK != 0);
-    let pair = match Pair::new(pair_flags, 1) {
+    let pair = match spare::with_room(descriptor::borrow(fd), || Pair::new(pair_flags, 1)) {
         Ok(pair) if table::has_room_for(pair.placeholder.as_raw_fd()) => pair,
         Ok(_) => return Outcome::Fail(Errno::MFILE),
         Err(errno) => return Outcome::Fail(errno),
@@ -70,10 +71,13 @@ pub(crate) fn accept(fd: RawFd, flags: i32, woken: Woken, peer: &mut Option<Raw>
     match session.accept(socket.slot, descriptor::borrow(fd)) {
         Accept::Connection(slot) => {
             let new = Socket { slot, ..socket };
-            hand_over(fd, entry, session, new, pair, peer)
+            let accepted = hand_over(fd, entry, session, new, pair, peer);
+            sessions::keep_spare();
+            accepted
         }
-        // Shut down through a descriptor in another process.
+        // Shut down through another descriptor.
         Accept::Empty if woken == Woken::HungUp => Outcome::Fail(Errno::INVAL),
+        Accept::Lost if descriptor::is_hung_up(fd) => Outcome::Fail(Errno::INVAL),
         Accept::Empty => wait_for_more(fd),
         Accept::Lost => {
             drop(pair);

@@ -88,6 +88,7 @@ pub(super) fn place(fd: RawFd, address: SocketAddr) -> Result<Entry, NotPlaced> 
     state::lock().records.push(Record {
         socket,
         address: bound,
+        is_port_named: address.port() != 0,
         bind_options: options,
         listen_options: OptionList::default(),
         backlog: 0,

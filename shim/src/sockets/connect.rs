@@ -1,6 +1,6 @@
 //! `connect(2)`: outgoing connections that a rule sends to the card, and the memory of those that stay.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::RawFd;
 
 use mqttshim_session::State;
@@ -25,6 +25,10 @@ use crate::verdict;
 pub(crate) fn connect(fd: RawFd, address: Option<SocketAddr>, woken: Woken) -> Outcome {
     let entry = table::get(fd);
     match (entry.kind(), address) {
+        // Another thread ended the connect that this one waits for.
+        (kind, _) if woken != Woken::First && kind != Kind::Connection => {
+            Outcome::Fail(Errno::CONNABORTED)
+        }
         (Kind::Connection, _) => ask(fd, entry, woken),
         (Kind::Listener, _) => Outcome::Fail(Errno::ISCONN),
         // A bound socket is the card's already.
@@ -50,7 +54,7 @@ fn begin(fd: RawFd, entry: Entry, address: SocketAddr) -> Outcome {
     match start(fd, entry, address) {
         // The kernel tells later what became of it, non-blocking mode or not.
         Ok(()) if descriptor::is_nonblocking(fd) => Outcome::Fail(Errno::INPROGRESS),
-        Ok(()) => Outcome::AwaitWritable { moved: 0 },
+        Ok(()) => Outcome::AwaitConnected(Errno::INPROGRESS),
         Err(Some(errno)) => Outcome::Fail(errno),
         Err(None) => without_card(entry, address, "the dpu-server is gone"),
     }
@@ -109,11 +113,21 @@ fn ask(fd: RawFd, entry: Entry, woken: Woken) -> Outcome {
         }
         (None, State::Connecting) if !descriptor::is_hung_up(fd) => match woken {
             Woken::First if descriptor::is_nonblocking(fd) => Outcome::Fail(Errno::ALREADY),
-            _ => Outcome::AwaitWritable { moved: 0 },
+            Woken::First => Outcome::AwaitConnected(Errno::ALREADY),
+            _ => Outcome::AwaitConnected(Errno::INPROGRESS),
         },
         _ => {
+            let local = session.local(socket.slot);
             if let Err(errno) = placeholder::withdraw(fd) {
                 return Outcome::Fail(errno);
+            }
+            if let Some(local) = local {
+                // As Linux has it: the port stays the socket's, the address goes.
+                let any: IpAddr = match entry.has(Flag::V6) {
+                    true => Ipv6Addr::UNSPECIFIED.into(),
+                    false => Ipv4Addr::UNSPECIFIED.into(),
+                };
+                state::lock().name(table::get(fd), SocketAddr::new(any, local.port()));
             }
             // When SO_ERROR took the error before, the kernel says this, once.
             Outcome::Fail(error.unwrap_or(Errno::CONNABORTED))

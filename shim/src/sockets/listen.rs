@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::RawFd;
 
+use mqttshim_schema::How;
 use rustix::io::Errno;
 
 use crate::descriptor;
@@ -131,4 +132,27 @@ fn listen_again(entry: Entry, backlog: i32) -> Outcome {
         None | Some(Ok(_) | Err(Errno::CONNRESET)) => Outcome::SUCCESS,
         Some(Err(errno)) => Outcome::Fail(errno),
     }
+}
+
+/// `shutdown` of a listener: it becomes a socket that is bound, if the program named the port, and no more. Whoever waits in
+/// accept gets EINVAL.
+pub(super) fn stop(fd: RawFd) -> Outcome {
+    let entry = table::get(fd);
+    let Some(socket) = entry.socket() else { return Outcome::Fail(Errno::NOTCONN) };
+    let record = state::lock().record(socket).cloned();
+    if let Some(session) = sessions::of(socket) {
+        // Whatever copies of it other processes hold, and before anybody wakes who may want the port.
+        let _ = session.shutdown(socket.slot, How::Both);
+    }
+    if let Err(errno) = placeholder::withdraw(fd) {
+        return Outcome::Fail(errno);
+    }
+    if let Some(record) = record {
+        record.bind_options.set_on(fd);
+        record.listen_options.set_on(fd);
+        if record.is_port_named && bind::place(fd, record.address).is_err() {
+            say!(Warn, "{} was taken meanwhile", record.address);
+        }
+    }
+    Outcome::SUCCESS
 }

@@ -31,7 +31,6 @@ use rustix::io::Errno;
 use crate::descriptor;
 use crate::descriptors;
 use crate::outcome::{Outcome, Target};
-use crate::placeholder;
 use crate::sessions;
 use crate::table::{self, Kind};
 
@@ -77,10 +76,11 @@ pub(crate) fn shutdown(fd: RawFd, how: i32) -> Outcome {
             Ok(()) => Outcome::SUCCESS,
             Err(errno) => failed_or_stale(fd, errno),
         },
-        Err(_) if table::get(fd).kind() == Kind::Listener && how != How::Write => {
-            // It becomes a plain socket again, and whoever waits in accept gets EINVAL.
-            placeholder::withdraw(fd).into()
-        }
+        Err(_) if table::get(fd).kind() == Kind::Listener => match how {
+            // A listener has nothing to write.
+            How::Write => Outcome::SUCCESS,
+            How::Read | How::Both => listen::stop(fd),
+        },
         Err(outcome) => outcome,
     }
 }

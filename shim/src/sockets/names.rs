@@ -16,7 +16,13 @@ use crate::table::{self, Flag, Kind};
 pub(crate) fn local(fd: RawFd, name: &mut Option<Raw>) -> Outcome {
     let entry = table::get(fd);
     let Some(socket) = entry.socket() else {
-        return Outcome::Pass;
+        return match crate::state::lock().named(entry) {
+            Some(address) => {
+                *name = Some(Raw::new(address, entry.has(Flag::V6)));
+                Outcome::SUCCESS
+            }
+            None => Outcome::Pass,
+        };
     };
     let address = sessions::of(socket)
         .and_then(|session| session.local(socket.slot))

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use crate::descriptor;
 use crate::outcome::{Outcome, Target, Woken};
 use crate::sockets::{connection, failed_or_stale};
+use crate::table;
 
 /// Bytes thrown away at once by `MSG_TRUNC`: on the stack of threads that may have little.
 const SCRATCH_BYTES: usize = 256;
@@ -23,22 +24,27 @@ pub(crate) struct Receive<'a, 'b> {
     into: &'a mut [IoSliceMut<'b>],
     wanted: usize,
     moved: usize,
+    has_hole: bool,
 }
 
 impl<'a, 'b> Receive<'a, 'b> {
-    /// `flags` as `recv(2)` takes them; `wanted` is what the caller asks for, which is more than there is room for when it
-    /// passes no address.
+    /// `flags` as `recv(2)` takes them; `wanted` is what the caller asks for, which is more than there is room for when there
+    /// is a hole, where nothing can be written.
     pub(crate) fn new(
         fd: RawFd,
         flags: i32,
         into: &'a mut [IoSliceMut<'b>],
         wanted: usize,
+        has_hole: bool,
     ) -> Self {
-        Receive { fd, flags, into, wanted, moved: 0 }
+        Receive { fd, flags, into, wanted, moved: 0, has_hole }
     }
 
     /// One attempt.
     pub(crate) fn attempt(&mut self, woken: Woken) -> Outcome {
+        if self.has(libc::MSG_ERRQUEUE) && table::get(self.fd).is_placeholder() {
+            return Outcome::Fail(Errno::AGAIN);
+        }
         let (target, session) = match connection(self.fd, Outcome::Fail(Errno::NOTCONN)) {
             Ok(found) => found,
             Err(outcome) => return outcome,
@@ -47,30 +53,48 @@ impl<'a, 'b> Receive<'a, 'b> {
             // recv(2): no urgent data is there. Urgent data is not carried, see the crate's head.
             return Outcome::Fail(Errno::INVAL);
         }
-        if self.has(libc::MSG_ERRQUEUE) {
-            return Outcome::Fail(Errno::AGAIN);
+        if self.wanted == 0 || (self.has_hole && !self.has(libc::MSG_TRUNC)) {
+            return self.look(target, session, woken);
         }
-        if self.wanted == 0 {
-            return Outcome::moved(0);
-        }
-        if self.into.iter().all(|part| part.is_empty()) && !self.has(libc::MSG_TRUNC) {
-            return Outcome::Fail(Errno::FAULT);
+        let slot = target.socket.slot;
+        if self.has(libc::MSG_PEEK) {
+            // What was looked at is still there.
+            self.moved = 0;
         }
         loop {
             match self.take(target, session) {
+                Read::Bytes(bytes) if self.has(libc::MSG_PEEK) => {
+                    self.moved = bytes;
+                    let is_enough = bytes >= self.wanted || session.is_over(slot);
+                    if is_enough || !self.has(libc::MSG_WAITALL) || self.has(libc::MSG_DONTWAIT) {
+                        return Outcome::moved(bytes);
+                    }
+                    session.mark_edge(slot);
+                    return Outcome::AwaitMore { moved: bytes };
+                }
                 Read::Bytes(bytes) => {
                     self.moved += bytes;
-                    let is_enough = !self.has(libc::MSG_WAITALL) || self.has(libc::MSG_PEEK);
-                    if is_enough || bytes == 0 || self.moved >= self.wanted {
+                    // What ended the connection is told by the next call.
+                    let is_enough = !self.has(libc::MSG_WAITALL) || session.is_over(slot);
+                    if is_enough || self.moved >= self.wanted {
                         return Outcome::moved(self.moved);
                     }
                 }
                 Read::Eof => return Outcome::moved(self.moved),
                 Read::Empty => return self.found_nothing(woken),
-                // The error was told by whoever comes next, were it not taken: what was read goes first.
                 Read::Failed(_) if self.moved > 0 => return Outcome::moved(self.moved),
                 Read::Failed(errno) => return failed_or_stale(self.fd, errno),
             }
+        }
+    }
+
+    /// A call that takes no bytes and yet waits for some: for none at all, or for such as have no place to go.
+    fn look(&mut self, target: Target, session: &Session, woken: Woken) -> Outcome {
+        match session.read(target.socket.slot, descriptor::borrow(target.fd), &mut [], true) {
+            Read::Bytes(_) if self.has_hole => Outcome::Fail(Errno::FAULT),
+            Read::Bytes(_) | Read::Eof => Outcome::moved(0),
+            Read::Empty => self.found_nothing(woken),
+            Read::Failed(errno) => failed_or_stale(self.fd, errno),
         }
     }
 

@@ -20,13 +20,14 @@ pub(crate) struct Send<'a, 'b> {
     from: &'a [IoSlice<'b>],
     wanted: usize,
     moved: usize,
+    has_hole: bool,
 }
 
 impl<'a, 'b> Send<'a, 'b> {
-    /// `flags` as `send(2)` takes them.
-    pub(crate) fn new(fd: RawFd, flags: i32, from: &'a [IoSlice<'b>]) -> Self {
+    /// `flags` as `send(2)` takes them; with a hole, there is something to send that cannot be read.
+    pub(crate) fn new(fd: RawFd, flags: i32, from: &'a [IoSlice<'b>], has_hole: bool) -> Self {
         let wanted = from.iter().map(|part| part.len()).fold(0, usize::saturating_add);
-        Send { fd, flags, from, wanted, moved: 0 }
+        Send { fd, flags, from, wanted, moved: 0, has_hole }
     }
 
     /// One attempt.
@@ -39,6 +40,9 @@ impl<'a, 'b> Send<'a, 'b> {
             // Urgent data is not carried, see the crate's head.
             return Outcome::Fail(Errno::OPNOTSUPP);
         }
+        if self.flags & libc::MSG_FASTOPEN != 0 {
+            return Outcome::Fail(Errno::ISCONN);
+        }
         let (slot, placeholder) = (target.socket.slot, descriptor::borrow(self.fd));
         loop {
             let written = match self.rest() {
@@ -46,6 +50,7 @@ impl<'a, 'b> Send<'a, 'b> {
                 Some(rest) => session.write(slot, placeholder, &[rest]),
             };
             match written {
+                Write::Bytes(0) if self.has_hole => return Outcome::Fail(Errno::FAULT),
                 Write::Bytes(bytes) => {
                     self.moved += bytes;
                     if self.moved >= self.wanted || bytes == 0 {

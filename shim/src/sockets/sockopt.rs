@@ -3,11 +3,12 @@
 //! What describes the descriptor is answered here, time-outs belong to the placeholder (the kernel waits there), and all
 //! else is asked of the card, whose real socket knows values and errors.
 
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 
 use mqttshim_schema::OPTION_VALUE_BYTES_MAX;
 use mqttshim_session::Session;
 use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::descriptor;
 use crate::descriptors;
@@ -31,12 +32,8 @@ fn is_placeholders(level: i32, name: i32) -> bool {
 
 /// Options whose value holds an address of this process, which the card cannot follow.
 fn holds_pointer(level: i32, name: i32) -> bool {
-    const SOCKET: [i32; 4] = [
-        libc::SO_ATTACH_FILTER,
-        libc::SO_ATTACH_REUSEPORT_CBPF,
-        libc::SO_ATTACH_BPF,
-        libc::SO_ATTACH_REUSEPORT_EBPF,
-    ];
+    const SOCKET: [i32; 3] =
+        [libc::SO_ATTACH_REUSEPORT_CBPF, libc::SO_ATTACH_BPF, libc::SO_ATTACH_REUSEPORT_EBPF];
     (level == libc::SOL_SOCKET && SOCKET.contains(&name))
         || (level == libc::SOL_TCP && name == TCP_ZEROCOPY_RECEIVE)
 }
@@ -61,7 +58,8 @@ pub(crate) fn set(fd: RawFd, level: i32, name: i32, value: &[u8]) -> Outcome {
         Ok((_, socket, session)) => (socket, session),
         Err(outcome) => return outcome,
     };
-    if holds_pointer(level, name) {
+    let is_filter = (level, name) == (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER);
+    if is_filter || holds_pointer(level, name) {
         return Outcome::Fail(Errno::NOPROTOOPT);
     }
     if value.len() > OPTION_VALUE_BYTES_MAX {
@@ -69,6 +67,9 @@ pub(crate) fn set(fd: RawFd, level: i32, name: i32, value: &[u8]) -> Outcome {
     }
     match session.set_option(socket.slot, level, name, value) {
         Ok(()) => Outcome::SUCCESS,
+        Err(Errno::CONNRESET) if is_over(fd) => {
+            stand_in(fd, |it| descriptor::set_option(it, level, name, value).map(|()| 0))
+        }
         Err(errno) => failed_or_stale(fd, errno),
     }
 }
@@ -94,8 +95,26 @@ pub(crate) fn get(fd: RawFd, level: i32, name: i32, out: &mut [u8]) -> Outcome {
     let room = out.len().min(OPTION_VALUE_BYTES_MAX);
     match session.get_option(socket.slot, level, name, &mut out[..room]) {
         Ok(length) => Outcome::moved(length),
+        Err(Errno::CONNRESET) if is_over(fd) => {
+            stand_in(fd, |it| descriptor::get_option(it, level, name, out))
+        }
         Err(errno) => failed_or_stale(fd, errno),
     }
+}
+
+/// Whether the descriptor is still a connection's, whose card has closed it.
+fn is_over(fd: RawFd) -> bool {
+    table::get(fd).kind() == Kind::Connection
+        && table::is_same_file(fd)
+        && descriptor::is_hung_up(fd)
+}
+
+/// A connection that is over is in state TCP_CLOSE, as a socket is that was just made: the kernel answers for it.
+fn stand_in(fd: RawFd, ask: impl FnOnce(RawFd) -> Result<usize, Errno>) -> Outcome {
+    let is_v6 = table::get(fd).has(Flag::V6);
+    let family = if is_v6 { AddressFamily::INET6 } else { AddressFamily::INET };
+    let fresh = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+    fresh.and_then(|fresh| ask(fresh.as_raw_fd())).map_or_else(Outcome::Fail, Outcome::moved)
 }
 
 /// What is known without asking.

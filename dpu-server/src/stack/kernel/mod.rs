@@ -184,7 +184,7 @@ impl Stack for Kernel {
         uid: u32,
         address: SocketAddr,
         options: &[SocketOption<'_>],
-    ) -> Result<(), Errno> {
+    ) -> Result<SocketAddr, Errno> {
         let new = self.sockets.get(key).is_none();
         if new {
             let socket = self.create(uid, address, options)?;
@@ -202,8 +202,9 @@ impl Stack for Kernel {
         match started {
             // A second connect after a failed one: the registration is still there.
             Ok(()) | Err(Errno::EXIST) => {
-                self.sockets.get_mut(key).ok_or(Errno::BADF)?.stage = Stage::Connecting;
-                Ok(())
+                let socket = self.sockets.get_mut(key).ok_or(Errno::BADF)?;
+                socket.stage = Stage::Connecting;
+                socket.local()
             }
             Err(error) => {
                 if new {

@@ -325,7 +325,7 @@ fn a_connect_reports_both_ends_or_why_not() {
     let bound = stack.bind(Key(2), 0, LOOPBACK, &[]).unwrap();
     let result = match stack.connect(Key(2), 0, address, &[]) {
         Err(error) => Err(error),
-        Ok(()) => {
+        Ok(_) => {
             let mut result = None;
             until(&mut stack, |stack, _| {
                 result = stack.connect_result(Key(2));

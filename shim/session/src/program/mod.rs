@@ -63,6 +63,11 @@ impl Session {
             .map(AsRawFd::as_raw_fd)
     }
 
+    /// The control socket.
+    pub fn control(&self) -> BorrowedFd<'_> {
+        self.control.as_fd()
+    }
+
     /// Tells the card something it cannot see, in order with everything written before and after.
     pub fn notice(&self, what: Notice, detail: &str) {
         let Some(payload) = control::encode_notice(what, detail) else { return };

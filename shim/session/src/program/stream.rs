@@ -275,22 +275,26 @@ impl Session {
     /// `shutdown(2)`.
     ///
     /// # Errors
-    /// ENOTCONN on anything but a connection, and on one that is over in both directions.
+    /// ENOTCONN on a bound socket, and on a connection that is over in both directions.
     pub fn shutdown(&self, slot: SlotId, how: How) -> Result<(), Errno> {
         let words = self.slot(slot).ok_or(Errno::NOTCONN)?;
         let is_read_over = words.agent.rx_eof.load(Ordering::SeqCst) == 1
             || words.error.load(Ordering::SeqCst) != 0;
         let is_over = is_read_over && words.program.tx_shut.load(Ordering::SeqCst) == 1;
-        if words.state() != State::Connected || is_over {
-            return Err(Errno::NOTCONN);
-        }
+        let how = match words.state() {
+            State::Connected if !is_over => how,
+            // As Linux has it: a connect under way is given up, and a listener listens no more.
+            State::Connecting | State::Listening => How::Both,
+            _ => return Err(Errno::NOTCONN),
+        };
         let kind = match how {
             How::Read => Kind::ShutdownRead,
             How::Write => Kind::ShutdownWrite,
             How::Both => Kind::ShutdownBoth,
         };
         self.say_with(kind, slot, || {
-            if how != How::Write {
+            // A connect that was given up has an error to tell a reader.
+            if how != How::Write && words.state() != State::Connecting {
                 words.program.rx_shut.store(1, Ordering::SeqCst);
             }
             if how != How::Read {
@@ -298,6 +302,16 @@ impl Session {
             }
         });
         Ok(())
+    }
+
+    /// Whether nothing more will arrive than what a read finds now: the client's end, its own, or an error. Takes none of
+    /// them.
+    pub fn is_over(&self, slot: SlotId) -> bool {
+        self.slot(slot).is_none_or(|words| {
+            words.agent.rx_eof.load(Ordering::SeqCst) == 1
+                || words.program.rx_shut.load(Ordering::SeqCst) == 1
+                || words.error.load(Ordering::SeqCst) != 0
+        })
     }
 
     /// Bytes written that have not left the card yet: `SIOCOUTQ`.
