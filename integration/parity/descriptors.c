@@ -84,15 +84,15 @@ CASE(a_duplicate_made_before_listen_listens_too)
 	int late = FD(dup(fd));
 	T(listen(late, 10));
 	guest();
-	EXPECT_QUEUE(early, POLLIN);
+	EXPECT(early, POLLIN);
 	FD(accept(early, NULL, NULL));
 	guest();
-	EXPECT_QUEUE(fd, POLLIN);
+	EXPECT(fd, POLLIN);
 	FD(accept(fd, NULL, NULL));
 	T(close(fd));
 	T(close(late));
 	guest();
-	EXPECT_QUEUE(early, POLLIN);
+	EXPECT(early, POLLIN);
 	FD(accept(early, NULL, NULL));
 	T(close(early));
 	until_refused();

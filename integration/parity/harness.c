@@ -3,7 +3,7 @@
 
 #include <stdarg.h>
 
-#define CASES_MAX 200
+#define CASES_MAX 500
 #define PATIENCE_MS 5000
 
 int listen_port;
@@ -90,18 +90,12 @@ long elapsed_ms(const struct timespec *start)
 
 void expect(const char *name, int fd, int expected)
 {
-	expect_masked(name, fd, expected, ~0);
-}
-
-void expect_masked(const char *name, int fd, int expected, int mask)
-{
 	struct timespec start;
 	struct pollfd watched = {.fd = fd, .events = POLLIN | POLLPRI | POLLOUT | POLLRDHUP};
 	int error = errno;
 	now(&start);
 	do {
 		poll(&watched, 1, 0);
-		watched.revents &= (short)mask;
 		if (watched.revents == expected)
 			break;
 		usleep(1000);
@@ -320,6 +314,64 @@ void catch_signal(int number, int flags)
 {
 	struct sigaction action = {.sa_handler = count_signal, .sa_flags = flags};
 	sigaction(number, &action, NULL);
+}
+
+struct later {
+	int after_ms;
+	void (*act)(void *);
+	void *argument;
+};
+
+static void *act_later(void *argument)
+{
+	struct later *later = argument;
+	usleep((useconds_t)later->after_ms * 1000);
+	later->act(later->argument);
+	return NULL;
+}
+
+pthread_t after_ms(int wait_ms, void (*act)(void *), void *argument)
+{
+	/* Signals are for the thread that waits. */
+	sigset_t all, old;
+	pthread_t thread;
+	struct later *later = malloc(sizeof *later);
+	*later = (struct later){wait_ms, act, argument};
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &old);
+	pthread_create(&thread, NULL, act_later, later);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return thread;
+}
+
+void write_x(void *fd)
+{
+	if (write(*(int *)fd, "x", 1) != 1)
+		say("x was not written: %s", strerrorname_np(errno));
+}
+
+static void raise_usr1(void *thread) { pthread_kill(*(pthread_t *)thread, SIGUSR1); }
+
+pthread_t signal_in(int wait_ms)
+{
+	static pthread_t self;
+	self = pthread_self();
+	return after_ms(wait_ms, raise_usr1, &self);
+}
+
+void fill(int fd, int client)
+{
+	static char block[65536];
+	/* Buffers of a given size do not grow. */
+	int size = 20000;
+	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+	setsockopt(client, SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
+	/* What is on its way may still free room: full is when nothing more is taken for a while. */
+	for (int quiet = 0; quiet < 25; quiet++) {
+		while (send(fd, block, sizeof block, MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
+			quiet = 0;
+		usleep(10000);
+	}
 }
 
 void reap(pid_t child)

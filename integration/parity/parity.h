@@ -51,14 +51,11 @@ void register_case(const char *name, void (*run)(void));
 #define FD(call) (errno = 0, trace_fd(#call, (call)))
 /* Waits until the descriptor's state is `expected`, of POLLIN, POLLPRI, POLLOUT, POLLRDHUP, POLLHUP, POLLERR; prints it. */
 #define EXPECT(fd, expected) expect(#fd, (fd), (expected))
-/* The same for a listener, without POLLOUT: see docs/conformance.md. */
-#define EXPECT_QUEUE(fd, expected) expect_masked(#fd, (fd), (expected), ~POLLOUT)
 
 long trace(const char *call, long result);
 int trace_fd(const char *call, int result);
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void expect(const char *name, int fd, int expected);
-void expect_masked(const char *name, int fd, int expected, int mask);
 const char *events_text(unsigned events);
 /* Waits up to five seconds for one of `events`; prints nothing. */
 int await(int fd, int events);
@@ -98,6 +95,14 @@ void reset(int fd);
 /* Signals caught since the last call. */
 int signals_caught(void);
 void catch_signal(int number, int flags);
+/* Has another thread, which takes no signals, do something later. */
+pthread_t after_ms(int wait_ms, void (*act)(void *), void *argument);
+/* One byte to the descriptor that is pointed to; for `after_ms`. */
+void write_x(void *fd);
+/* SIGUSR1 for the calling thread. */
+pthread_t signal_in(int wait_ms);
+/* Writes until nothing more is taken, with buffers of a fixed size. */
+void fill(int fd, int client);
 /* Waits for a child, prints how it ended. */
 void reap(pid_t child);
 

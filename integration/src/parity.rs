@@ -1,8 +1,9 @@
 //! One C program, run on the kernel's sockets and on the card's: the kernel is the oracle.
 //!
 //! ```text
-//! parity/*.c ── cc ──► cases ──┬── natively ─────────────► trace ┐
-//!                              └── preloaded, with a card ► trace ┴─ the same text, or the test fails
+//! parity/*.c ── cc ──► cases ──┬── natively ───────────────────────────────► trace ┐
+//!                              ├── preloaded, with a card ──────────────────► trace ┼─ the same text, or the test fails
+//!                              └── preloaded, readiness only by the kernel's ► trace ┘
 //! ```
 
 use std::fmt::Write;
@@ -38,6 +39,16 @@ pub fn names() -> Vec<String> {
     String::from_utf8_lossy(&listed.stdout).lines().map(str::to_owned).collect()
 }
 
+/// How a case is run.
+#[derive(Clone, Copy, Debug)]
+enum Mode {
+    Native,
+    /// As everybody runs it: readiness is found at user level where that can be.
+    Preloaded,
+    /// Readiness is the kernel's alone.
+    PreloadedWire,
+}
+
 /// Runs a case on both and compares.
 ///
 /// # Panics
@@ -46,34 +57,39 @@ pub fn names() -> Vec<String> {
 pub fn assert_same(case: &str) {
     let program = program();
     let folder = Folder::new();
-    let native = run(&folder, &program, case, None);
     let card = Card::start(&folder);
-    let ours = run(&folder, &program, case, Some(card.session()));
+    let native = run(&folder, &program, case, Mode::Native, &card);
     assert!(native.lines().count() > 1, "the case says nothing: {native}");
-    assert!(
-        native == ours,
-        "the kernel (-) and the card (+) differ:\n{}",
-        difference(&native, &ours)
-    );
+    for mode in [Mode::Preloaded, Mode::PreloadedWire] {
+        let ours = run(&folder, &program, case, mode, &card);
+        assert!(
+            native == ours,
+            "the kernel (-) and the card (+, {mode:?}) differ:\n{}",
+            difference(&native, &ours)
+        );
+    }
 }
 
 /// Runs a case and returns its trace.
 #[track_caller]
-fn run(folder: &Folder, program: &Path, case: &str, session: Option<&Path>) -> String {
+fn run(folder: &Folder, program: &Path, case: &str, mode: Mode, card: &Card) -> String {
+    // Never the same twice: a connection of the run before may still be in TIME_WAIT.
     let (port, connect_port) = (ports::free(), ports::free());
     let mut command = Command::new(program);
     clear_environment(&mut command);
-    if let Some(session) = session {
+    if !matches!(mode, Mode::Native) {
         let rules = format!(
             "offload listen *:{port}\noffload listen *:0\noffload connect *:{connect_port}\n"
         );
         let rules = folder.write("rules", &rules);
-        broker::preload(&mut command, session, port);
+        broker::preload(&mut command, card.session(), port);
         command.env("MQTTSHIM_RULES", rules).env("MQTTSHIM_LOG", "warn");
     }
+    if let Mode::PreloadedWire = mode {
+        command.env("MQTTSHIM_EPOLL", "wire");
+    }
     command.args([port.to_string(), connect_port.to_string(), case.to_owned()]);
-    let name = if session.is_some() { "preloaded" } else { "native" };
-    let mut process = Process::start(name, folder.path(), &mut command);
+    let mut process = Process::start(&format!("{mode:?}"), folder.path(), &mut command);
     let status = process.await_end_within(PATIENCE);
     let mut trace = process.log();
     writeln!(trace, "{status}").expect("a string takes text");
