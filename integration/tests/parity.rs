@@ -153,71 +153,6 @@ cases! {
     a_signal_interrupts_accept_and_poll
     cancelling_a_thread_that_reads_harms_nobody
 
-    // descriptors.c
-    a_duplicate_keeps_the_connection_until_the_last_close
-    duplicates_share_mode_and_bytes_but_not_flags
-    dup2_replaces_what_was_there
-    dup2_over_a_listener_closes_it
-    a_duplicate_made_before_listen_listens_too
-    a_number_is_free_for_another_file
-    a_forked_child_serves_while_the_parent_waits
-    a_child_forked_before_bind_listens_itself
-    a_daemon_that_forks_twice_serves
-    a_child_that_closes_takes_nothing_from_its_parent
-    a_connection_lives_on_in_the_child
-    parent_and_child_share_one_stream
-    a_killed_child_ends_its_connection
-    another_user_serves_as_before
-    many_threads_accept_every_connection_once
-
-    // options.c
-    options_of_a_connection_are_set_and_told
-    options_of_a_listener_are_set_and_told
-    options_set_before_bind_reach_the_connection
-    options_set_between_bind_and_listen_count
-    what_cannot_be_set_is_refused_alike
-    a_socket_tells_what_it_is
-    option_lengths_are_minded
-    linger_is_told_as_it_was_set
-    tcp_info_tells_the_state
-    fionread_counts_what_waits
-    fionbio_sets_the_mode
-    a_mode_set_before_listen_stays
-    a_file_is_sent_whole
-
-    // connecting.c
-    a_blocking_connect_ends_connected
-    a_nonblocking_connect_is_told_by_poll
-    a_refused_connect_says_so
-    a_refused_nonblocking_connect_is_told_by_the_next_connect
-    a_bound_client_keeps_its_address
-    connect_refuses_what_the_kernel_refuses
-    epoll_tells_of_a_connect
-    a_second_connect_is_told_to_the_epoll_set_of_the_first
-
-    // stdio.c
-    a_stream_on_a_socket_reads_and_writes
-    fdopen_refuses_what_the_kernel_refuses
-    buffers_of_a_stream_are_as_they_are_set
-    two_streams_read_and_write_one_socket
-    a_stream_writes_more_than_any_buffer_holds
-    a_stream_tells_of_a_write_that_fails
-    a_stream_in_nonblocking_mode_says_eagain
-    a_stream_is_reopened_on_a_file
-    dprintf_takes_arguments_of_every_kind
-    a_stream_below_which_a_socket_was_put_takes_it_along
-
-    // stale.c
-    a_number_closed_by_syscall_serves_the_next_file
-    a_number_closed_by_a_range_of_syscall_serves_the_next_file
-    a_number_closed_past_libc_serves_the_next_open
-    a_number_closed_past_libc_serves_the_next_stream
-    a_number_closed_past_libc_serves_the_next_socket
-    a_number_closed_past_libc_serves_every_kind_of_file
-    closefrom_closes_connections_and_listeners
-    calls_by_number_reach_the_socket
-    a_spawned_child_that_closes_takes_nothing_from_its_parent
-    a_daemon_leaves_its_standard_input_behind
     // epoll.c
     an_edge_comes_for_every_arrival_while_others_wait_unread
     an_edge_registered_late_tells_what_is_there
@@ -468,6 +403,7 @@ cases! {
     a_bound_client_keeps_its_address
     connect_refuses_what_the_kernel_refuses
     epoll_tells_of_a_connect
+    a_second_connect_is_told_to_the_epoll_set_of_the_first
     every_call_on_a_connecting_socket
     a_connecting_socket_may_be_shut_down
     a_connect_obeys_the_send_timeout
