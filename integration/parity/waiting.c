@@ -427,7 +427,8 @@ CASE(a_reset_ends_every_kind_of_write)
 		int server = served(fd, &client);
 		fill(server, client);
 		pthread_t ender = after_ms(20, reset_it, &client);
-		said(call, write_by(call, server));
+		/* With an error, or with what the reset made room for. */
+		say("call %d ends: %d", call, write_by(call, server) != 0);
 		pthread_join(ender, NULL);
 		close(server);
 	}
