@@ -198,6 +198,8 @@ CASE(a_daemon_leaves_its_standard_input_behind)
 {
 	struct trio all = trio();
 	char byte = 'x';
+	int said[2];
+	T(pipe(said));
 	pid_t child = fork();
 	if (child == 0) {
 		T(dup2(all.server, 0));
@@ -210,6 +212,9 @@ CASE(a_daemon_leaves_its_standard_input_behind)
 		dprintf(kept, "in the daemon: %ld, %ld\n", taken, written);
 		_exit(0);
 	}
+	/* Until the daemon has ended: what the two print has an order. */
+	close(said[1]);
+	T(read(said[0], &byte, 1));
 	reap(child);
 	T(write(all.client, "old", 3));
 	T(close(all.server));

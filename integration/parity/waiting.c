@@ -28,6 +28,16 @@ static void said(int call, long result)
 	say("call %d: %ld %s, signals %d", call, result, result < 0 ? strerrorname_np(errno) : "-", signals_caught());
 }
 
+/* The same once both threads have done what they are to do. */
+static void said_after(int call, long result, pthread_t signal, pthread_t other)
+{
+	int error = errno;
+	pthread_join(signal, NULL);
+	pthread_join(other, NULL);
+	errno = error;
+	said(call, result);
+}
+
 static void interrupt_readers(int flags, const struct timeval *limit)
 {
 	struct trio all = trio();
@@ -35,11 +45,9 @@ static void interrupt_readers(int flags, const struct timeval *limit)
 	if (limit)
 		T(setsockopt(all.server, SOL_SOCKET, SO_RCVTIMEO, limit, sizeof *limit));
 	for (enum call call = READ; call < READERS; call++) {
-		pthread_t signal = signal_in(15), bytes = after_ms(40, write_x, &all.client);
+		pthread_t signal = signal_in(15), bytes = after_ms(80, write_x, &all.client);
 		long result = read_by(call, all.server);
-		said(call, result);
-		pthread_join(signal, NULL);
-		pthread_join(bytes, NULL);
+		said_after(call, result, signal, bytes);
 		EXPECT(all.server, result < 0 ? POLLIN | POLLOUT : POLLOUT);
 		recv(all.server, &(char){0}, 1, MSG_DONTWAIT);
 	}
@@ -81,11 +89,9 @@ static void interrupt_writers(int flags, const struct timeval *limit)
 		fill(server, client);
 		if (limit)
 			T(setsockopt(server, SOL_SOCKET, SO_SNDTIMEO, limit, sizeof *limit));
-		pthread_t signal = signal_in(15), reader = after_ms(60, drain_slowly, &client);
+		pthread_t signal = signal_in(15), reader = after_ms(80, drain_slowly, &client);
 		long result = write_by(call, server);
-		said(call, result);
-		pthread_join(signal, NULL);
-		pthread_join(reader, NULL);
+		said_after(call, result, signal, reader);
 		close(server);
 		close(client);
 	}
@@ -119,11 +125,9 @@ static void interrupt_accept(int flags, const struct timeval *limit)
 	if (limit)
 		T(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, limit, sizeof *limit));
 	for (int call = 0; call < 2; call++) {
-		pthread_t signal = signal_in(15), client = after_ms(40, connect_guest, NULL);
+		pthread_t signal = signal_in(15), client = after_ms(80, connect_guest, NULL);
 		int accepted = call ? accept4(fd, NULL, NULL, SOCK_CLOEXEC) : accept(fd, NULL, NULL);
-		said(call, accepted < 0 ? -1 : 1);
-		pthread_join(signal, NULL);
-		pthread_join(client, NULL);
+		said_after(call, accepted < 0 ? -1 : 1, signal, client);
 		EXPECT(fd, accepted < 0 ? POLLIN : 0);
 		if (accepted < 0)
 			FD(accept(fd, NULL, NULL));
@@ -161,10 +165,8 @@ static void interrupt_waits(int flags)
 	struct trio all = trio();
 	catch_signal(SIGUSR1, flags);
 	for (int call = 0; call < 7; call++) {
-		pthread_t signal = signal_in(15), bytes = after_ms(40, write_x, &all.client);
-		said(call, wait_by(call, all.server));
-		pthread_join(signal, NULL);
-		pthread_join(bytes, NULL);
+		pthread_t signal = signal_in(15), bytes = after_ms(80, write_x, &all.client);
+		said_after(call, wait_by(call, all.server), signal, bytes);
 		EXPECT(all.server, POLLIN | POLLOUT);
 		T(read(all.server, &(char){0}, 1));
 	}

@@ -3,8 +3,11 @@
 //! They lie below the range the kernel gives to outgoing connections, so no client takes one by chance, and each process
 //! begins its search elsewhere, so tests side by side rarely look at the same one.
 
-use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketType};
 
 const FIRST: u32 = 20_000;
 const COUNT: u32 = 12_000;
@@ -29,13 +32,18 @@ pub fn free() -> u16 {
     panic!("no port is free");
 }
 
-/// Whether a listener could be bound to `port` on every address.
+/// Whether a socket could be bound to `port` on every address, though it did not ask to reuse it: no connection of it is in
+/// TIME_WAIT either.
 #[must_use]
 pub fn is_free(port: u16) -> bool {
-    let v6 = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port));
     // A machine without IPv6 has only the other check.
-    let has_v6 = !matches!(&v6, Err(error) if error.kind() != std::io::ErrorKind::AddrInUse);
-    drop(v6.ok());
-    let v4 = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port));
-    v4.is_ok() && (has_v6 || v4.is_ok())
+    let v6 = (Ipv6Addr::UNSPECIFIED, port).into();
+    let v4 = (Ipv4Addr::UNSPECIFIED, port).into();
+    bind(AddressFamily::INET6, v6) != Err(Errno::ADDRINUSE)
+        && bind(AddressFamily::INET, v4) == Ok(())
+}
+
+fn bind(family: AddressFamily, address: SocketAddr) -> Result<(), Errno> {
+    let socket = rustix::net::socket(family, SocketType::STREAM, None)?;
+    rustix::net::bind(&socket, &address)
 }

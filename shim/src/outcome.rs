@@ -25,7 +25,11 @@ pub(crate) enum Outcome {
     /// Wait until the connect under way has come to something, then try again. When the time is up, the call fails with this.
     AwaitConnected(Errno),
     /// As [`AwaitReadable`](Self::AwaitReadable), writable.
-    AwaitWritable { moved: usize },
+    AwaitWritable {
+        moved: usize,
+        /// Whether the call may go on after a signal that asks for it: nothing has been moved by the whole of it.
+        may_restart: bool,
+    },
 }
 
 impl Outcome {

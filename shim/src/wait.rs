@@ -50,8 +50,8 @@ impl Waiting {
             Outcome::AwaitReadable { .. } if descriptor::is_nonblocking(fd) => Err(Errno::AGAIN),
             Outcome::AwaitReadable { .. } => self.ready(fd, libc::POLLIN, Timeout::Recv, false),
             Outcome::AwaitAcceptable => self.ready(fd, libc::POLLIN, Timeout::Recv, true),
-            Outcome::AwaitWritable { moved } => {
-                self.ready(fd, libc::POLLOUT, Timeout::Send, moved == 0)
+            Outcome::AwaitWritable { may_restart, .. } => {
+                self.ready(fd, libc::POLLOUT, Timeout::Send, may_restart)
             }
             Outcome::AwaitConnected(late) => {
                 match self.ready(fd, libc::POLLOUT, Timeout::Send, true) {

@@ -68,7 +68,7 @@ fn copy(to: c_int, from: c_int, start: u64, count: usize, buffer: &mut [u8]) -> 
             Err(errno) => return Some(fail(errno)),
         };
         let parts = [IoSlice::new(&buffer[..there])];
-        let mut call = Send::new(to, 0, &parts, false);
+        let mut call = Send::new(to, 0, &parts, false).continued(sent > 0);
         match drive(to, |woken| call.attempt(woken))? {
             moved @ 1.. => sent += moved.cast_unsigned(),
             _ if sent > 0 => break,

@@ -123,7 +123,7 @@ fn drive(fd: RawFd, mut attempt: impl FnMut(Woken) -> Outcome) -> Option<isize> 
             Outcome::AwaitAcceptable | Outcome::AwaitConnected(_) => 0,
             Outcome::AwaitReadable { moved }
             | Outcome::AwaitMore { moved }
-            | Outcome::AwaitWritable { moved } => moved,
+            | Outcome::AwaitWritable { moved, .. } => moved,
         };
         if outcome != Outcome::AwaitAcceptable {
             guard::fenced(|| epoll::waited_elsewhere(fd));

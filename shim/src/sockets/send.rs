@@ -21,13 +21,19 @@ pub(crate) struct Send<'a, 'b> {
     wanted: usize,
     moved: usize,
     has_hole: bool,
+    is_continued: bool,
 }
 
 impl<'a, 'b> Send<'a, 'b> {
     /// `flags` as `send(2)` takes them; with a hole, there is something to send that cannot be read.
     pub(crate) fn new(fd: RawFd, flags: i32, from: &'a [IoSlice<'b>], has_hole: bool) -> Self {
         let wanted = from.iter().map(|part| part.len()).fold(0, usize::saturating_add);
-        Send { fd, flags, from, wanted, moved: 0, has_hole }
+        Send { fd, flags, from, wanted, moved: 0, has_hole, is_continued: false }
+    }
+
+    /// It is part of a call that has sent something before.
+    pub(crate) fn continued(self, is_continued: bool) -> Self {
+        Send { is_continued, ..self }
     }
 
     /// One attempt.
@@ -97,7 +103,10 @@ impl<'a, 'b> Send<'a, 'b> {
         let may_wait = self.flags & libc::MSG_DONTWAIT == 0 && !descriptor::is_nonblocking(self.fd);
         match (may_wait, self.moved) {
             (true, _) if woken == Woken::HungUp => Outcome::Fail(Errno::CONNRESET),
-            (true, moved) => Outcome::AwaitWritable { moved },
+            (true, moved) => {
+                let may_restart = moved == 0 && !self.is_continued;
+                Outcome::AwaitWritable { moved, may_restart }
+            }
             (false, 0) => Outcome::Fail(Errno::AGAIN),
             (false, moved) => Outcome::moved(moved),
         }
