@@ -31,6 +31,7 @@ pub mod paths;
 pub mod ports;
 pub mod process;
 pub mod procfs;
+pub mod random;
 pub mod soak;
 pub mod trace;
 pub mod wait;

@@ -184,6 +184,16 @@ cases! {
     a_registration_wakes_whoever_waits_already
     an_edge_is_told_to_one_waiter
 
+    // endings.c
+    options_outlive_the_connection
+    bytes_after_both_ends_were_shut_reset_the_connection
+    bytes_after_shutdown_of_reading_can_still_be_read
+    an_error_waits_behind_what_was_read
+    recvmmsg_looks_for_an_error_first
+    vectors_of_nothing_ask_nobody
+    a_timeout_set_through_a_duplicate_is_inherited
+    a_connect_through_a_duplicate_counts_for_both
+
     // userlevel.c
     readiness_lasts_until_everything_is_read
     a_wait_sleeps_until_something_comes

@@ -113,8 +113,16 @@ pub(crate) fn aliases(entry: Entry) -> impl Iterator<Item = (RawFd, Entry)> {
     table::entries(0, RawFd::MAX).filter(move |(_, other)| other.is_same_socket(entry))
 }
 
-/// Sets a flag on `fd`.
+/// Sets a flag on the socket at `fd`, whichever of its descriptors is asked later.
 pub(crate) fn flag(fd: RawFd, flag: Flag, is_set: bool) {
+    let entry = table::get(fd);
+    if entry.has(Flag::Shared) {
+        aliases(entry).for_each(|(alias, _)| flag_one(alias, flag, is_set));
+    }
+    flag_one(fd, flag, is_set);
+}
+
+fn flag_one(fd: RawFd, flag: Flag, is_set: bool) {
     loop {
         let entry = table::get(fd);
         let wanted = if is_set { entry.with(flag) } else { entry.without(flag) };

@@ -38,14 +38,14 @@ impl<A: Attach, S: Stack> Card<A, S> {
                     stream.may_read |= readable;
                     stream.has_end |= ended;
                     stream.may_send |= writable;
-                    let is_half_closed = stream.client == Client::Fin;
+                    let is_read_no_more = stream.client == Client::Fin || stream.has_deaf_end();
                     if readable {
                         self.queue_read(key);
                     }
                     if writable {
                         self.queue_send(key);
                     }
-                    if ended && is_half_closed {
+                    if ended && is_read_no_more {
                         self.look_for_reset(key, now);
                     }
                 }
@@ -53,14 +53,31 @@ impl<A: Attach, S: Stack> Card<A, S> {
         }
     }
 
-    /// A client that has sent its FIN is not read any more: a reset behind it shows as its socket's error only.
+    /// A client that has sent its FIN, or that the broker does not listen to, is not read any more: a reset shows as its
+    /// socket's error only.
     fn look_for_reset(&mut self, key: Key, now: Instant) {
         let mut value = [0; 4];
         let read = self.stack.option(key, libc::SOL_SOCKET, libc::SO_ERROR, &mut value);
         let errno = i32::from_ne_bytes(value);
         if read == Ok(4) && errno != 0 {
             self.client_ended(key, Client::Gone(Errno::from_raw_os_error(errno)), now);
+        } else if self.is_over_in_stack(key) {
+            self.client_ended(key, Client::Fin, now);
         }
+    }
+
+    /// Where the broker reads no more and its FIN is out, the client's shows as the connection's end only.
+    fn is_over_in_stack(&mut self, key: Key) -> bool {
+        /// `tcpi_state`, the first byte: both FINs were seen.
+        const TCP_CLOSE: u8 = 7;
+        let Some(stream) = self.sockets.get_mut(key.index()).and_then(Entry::stream) else {
+            return false;
+        };
+        let mut state = [0; 1];
+        stream.client == Client::Open
+            && stream.has_deaf_end()
+            && self.stack.option(key, libc::SOL_TCP, libc::TCP_INFO, &mut state).is_ok()
+            && state == [TCP_CLOSE]
     }
 
     fn finish_connect(&mut self, key: Key, now: Instant) {
@@ -192,6 +209,11 @@ impl<A: Attach, S: Stack> Card<A, S> {
                     }
                 }
                 Received::Empty => stream.may_read = false,
+                // The end is the broker's own doing: the client may not be at its.
+                Received::Fin if stream.has_deaf_end() && stream.send_error.is_none() => {
+                    stream.may_read = false;
+                    self.look_for_reset(key, now);
+                }
                 Received::Fin => match stream.send_error {
                     None => self.client_ended(key, Client::Fin, now),
                     Some(error) => self.client_ended(key, Client::Gone(error), now),
@@ -217,8 +239,8 @@ impl<A: Attach, S: Stack> Card<A, S> {
         stream.client = how;
         self.sessions[session].core.handle_client_gone(ConnId(key.0), now);
         if let Client::Gone(_) = how {
+            // The stack's socket stays until the broker lets go: options can be asked of it still.
             self.drop_outbox(key);
-            self.close_in_stack(key, crate::stack::End::Close);
         }
         // The end follows what is still to be handed to the broker.
         self.queue_up(key);

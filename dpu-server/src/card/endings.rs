@@ -11,7 +11,7 @@
 
 use std::time::Instant;
 
-use mqttshim_schema::SessionId;
+use mqttshim_schema::{How, SessionId};
 
 use super::sockets::{Broker, Client, Entry, Kind};
 use super::{Card, LINGER, LINGER_ENDED};
@@ -27,6 +27,7 @@ impl<A: Attach, S: Stack> Card<A, S> {
         let Some(stream) = self.sockets[key.index()].stream() else { return };
         stream.broker = Broker::Closed;
         if let Client::Gone(_) = stream.client {
+            self.close_in_stack(key, End::Close);
             self.forget(key, now);
         } else if unread || self.lingers_zero(key) {
             self.offer_once(key);
@@ -70,8 +71,9 @@ impl<A: Attach, S: Stack> Card<A, S> {
             Broker::Open | Broker::Finished => {}
             Broker::Ended => {
                 stream.broker = Broker::Finished;
+                let how = if stream.is_deaf { How::Both } else { How::Write };
                 // A failure means that the client is gone; its read says so.
-                let _ = self.stack.shutdown(key, mqttshim_schema::How::Write);
+                let _ = self.stack.shutdown(key, how);
             }
             Broker::Closed => {
                 self.close_in_stack(key, End::Close);

@@ -190,14 +190,17 @@ impl<A: Attach, S: Stack> Card<A, S> {
     }
 
     fn broker_shut_down(&mut self, key: Key, how: How, now: Instant) {
-        // SHUT_RD is between the program and its own end: TCP has no word for it.
-        if how == How::Read {
-            return;
-        }
         let Some(entry) = self.sockets.get_mut(key.index()) else { return };
         let session = entry.session;
         let Some(stream) = entry.stream() else { return };
-        if stream.broker == Broker::Open {
+        stream.is_deaf |= how != How::Write;
+        if how == How::Read {
+            // SHUT_RD is between the program and its own end: TCP has no word for it, until the FIN is out.
+            if stream.broker == Broker::Finished {
+                // A failure means that the client is gone; its read says so.
+                let _ = self.stack.shutdown(key, How::Read);
+            }
+        } else if stream.broker == Broker::Open {
             stream.broker = Broker::Ended;
             // No copy of the card may follow the broker's last byte.
             self.sessions[session].core.handle_broker_gone(ConnId(key.0), now);

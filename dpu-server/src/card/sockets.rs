@@ -33,7 +33,7 @@ pub(super) enum Client {
     Open,
     /// It sent its FIN.
     Fin,
-    /// The connection is gone, and its stack's socket with it.
+    /// The connection is gone; its stack's socket still tells its options.
     Gone(Errno),
 }
 
@@ -67,6 +67,8 @@ pub(super) struct Stream {
     pub(super) may_send: bool,
     /// The broker knows of the client's end.
     pub(super) is_told: bool,
+    /// The broker reads no more, as it said: what the client still sends once the broker's FIN is out resets the connection.
+    pub(super) is_deaf: bool,
     /// Queued in `readable`.
     pub(super) in_readable: bool,
     /// Queued in `upward`.
@@ -88,12 +90,18 @@ impl Stream {
             has_end: false,
             may_send: true,
             is_told: false,
+            is_deaf: false,
             in_readable: false,
             in_upward: false,
             in_sendable: false,
             linger: None,
             send_error: None,
         }
+    }
+
+    /// Whether the broker ended both halves, so that the stack's reads end by themselves.
+    pub(super) fn has_deaf_end(&self) -> bool {
+        self.is_deaf && self.broker == Broker::Finished
     }
 
     /// Whether a read makes sense.

@@ -47,7 +47,7 @@ impl Agent {
                     self.with_peer(session, |peer| peer.end_of_stream(slot));
                 }
             }
-            Message::Reset { socket, errno } => self.reset(channel, socket, errno),
+            Message::Reset { socket, errno } => self.reset(socket, errno),
             Message::Credit { socket, bytes } => self.credit(socket, bytes),
             Message::Close { socket, .. } => {
                 self.places.remove(&socket);
@@ -182,18 +182,28 @@ impl Agent {
         }
     }
 
-    /// The client is gone. Nothing more will be said about its number.
-    pub(crate) fn reset(&mut self, channel: &mut dyn CommChannel, socket: SocketId, errno: i32) {
+    /// The program shut down a socket that is connecting: the card need not go on.
+    pub(crate) fn give_up(&mut self, channel: &mut dyn CommChannel, socket: SocketId) {
+        self.reset(socket, Errno::CONNRESET.raw_os_error());
+        let Some((session, slot)) = self.find(socket) else { return };
+        let Some(peer) = self.peers.get_mut(&session) else { return };
+        let stamp = peer.host.consumed();
+        let Some(place) = peer.socket_at(slot) else { return };
+        if !std::mem::replace(&mut place.is_closed, true) {
+            self.say(channel, &Message::Close { socket, stamp, unread: false });
+        }
+    }
+
+    /// The client is gone. Its number stays until the program closes its last descriptor: options can be asked for still.
+    fn reset(&mut self, socket: SocketId, errno: i32) {
         let Some((session, slot)) = self.find(socket) else { return };
         let Some(peer) = self.peers.get_mut(&session) else { return };
         let Some(place) = peer.socket_at(slot) else { return };
-        if std::mem::replace(&mut place.is_closed, true) {
+        if std::mem::replace(&mut place.is_gone, true) {
             return;
         }
         let errno = if errno > 0 { errno } else { Errno::CONNRESET.raw_os_error() };
         peer.fail(slot, errno);
-        let stamp = peer.host.consumed();
-        self.say(channel, &Message::Close { socket, stamp, unread: false });
     }
 
     fn credit(&mut self, socket: SocketId, bytes: u32) {

@@ -107,7 +107,7 @@ impl Agent {
         let Some(socket) = peer.socket_at(slot) else { return Ok(()) };
         if socket.is_connecting() && entry.kind == Kind::ShutdownBoth {
             let connecting = socket.id;
-            self.reset(channel, connecting, Errno::CONNRESET.raw_os_error());
+            self.give_up(channel, connecting);
             return Ok(());
         }
         if matches!(socket.role, Role::Listener(_)) && entry.kind == Kind::ShutdownBoth {
@@ -117,11 +117,11 @@ impl Agent {
         if !socket.is_stream && entry.kind != Kind::Close {
             return Err(Violation::NoStream(entry.kind));
         }
-        let (id_there, is_closed) = (socket.id, socket.is_closed);
+        let (id_there, is_gone) = (socket.id, socket.is_gone);
         let stamp = entry.stamp;
         match entry.kind {
             // Nothing is sent after its end.
-            Kind::Data if is_closed || socket.is_write_over => {}
+            Kind::Data if is_gone || socket.is_write_over => {}
             Kind::Data => {
                 let left = socket.tx_left.checked_sub(entry.length as u64);
                 socket.tx_left = left.ok_or(Violation::Credit)?;
@@ -132,12 +132,12 @@ impl Agent {
                 if peer.host.unblocks(slot) {
                     peer.take_filler(slot);
                 }
-                if !is_closed {
+                if !is_gone {
                     self.say(channel, &Message::Blocked { socket: id_there, stamp });
                 }
             }
             Kind::ShutdownRead | Kind::ShutdownWrite | Kind::ShutdownBoth => {
-                self.shut_down(channel, id, slot, entry, is_closed);
+                self.shut_down(channel, id, slot, entry, is_gone);
             }
             Kind::Close => self.handle_close(channel, id, slot),
             Kind::WantsByte => peer.put_token(slot),
@@ -200,7 +200,7 @@ impl Agent {
         id: SessionId,
         slot: SlotId,
         entry: Entry,
-        is_closed: bool,
+        is_gone: bool,
     ) {
         let how = match entry.kind {
             Kind::ShutdownRead => How::Read,
@@ -215,7 +215,7 @@ impl Agent {
             peer.stop_writing(slot);
         }
         let Some(socket) = peer.socket_at(slot).map(|socket| socket.id) else { return };
-        if !is_closed {
+        if !is_gone {
             self.say(channel, &Message::Shutdown { socket, stamp: entry.stamp, how });
         }
     }
@@ -365,7 +365,7 @@ impl Peer {
             if bytes >= GRANT_BYTES_MIN {
                 socket.granted += bytes;
                 let id = socket.id;
-                return Ok((!socket.is_closed).then_some((id, bytes as u32)));
+                return Ok((!socket.is_gone).then_some((id, bytes as u32)));
             }
             if asks {
                 self.host.ask_for_credit(slot);

@@ -245,7 +245,7 @@ impl Peer {
         if !matches!(socket.role, Role::Offered { .. }) {
             return;
         }
-        if socket.is_closed {
+        if socket.is_gone {
             // Reset before it was accepted: the filler left on the wire makes the placeholder say so.
             socket.role = Role::Wired(wire);
             self.drop_wire(slot);

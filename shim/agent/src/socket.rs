@@ -39,6 +39,8 @@ pub(crate) struct Socket {
     pub(crate) is_read_over: bool,
     /// The program sent everything it will.
     pub(crate) is_write_over: bool,
+    /// The client is gone: nothing more is said about this number but what is asked of its options, and Close.
+    pub(crate) is_gone: bool,
     /// The card was told Close: nothing more is said about this number.
     pub(crate) is_closed: bool,
 }
@@ -102,6 +104,7 @@ impl Socket {
             lifeline: None,
             is_read_over: false,
             is_write_over: false,
+            is_gone: false,
             is_closed: false,
         }
     }

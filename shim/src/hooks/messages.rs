@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::vectors::{self, PARTS_MAX, Parts};
 use super::{drive, fail, hook, int, is_nowhere, size};
 use crate::real;
-use crate::sockets::receive::Receive;
+use crate::sockets::receive::{self, Receive};
 use crate::sockets::send::Send;
 use crate::table;
 
@@ -210,6 +210,9 @@ unsafe fn receive_many(
             return Some(fail(Errno::INVAL));
         };
         limit = Some(Duration::new(seconds, nanos));
+    }
+    if let failed @ (None | Some(-1)) = drive(fd, |_| receive::failure(fd)) {
+        return failed;
     }
     let started = Instant::now();
     let mut left = limit;

@@ -38,10 +38,14 @@ unsafe fn transmit_parts(
         Err(errno) => return Some(fail(errno)),
     };
     // SAFETY: as the caller promises.
-    let Parts { slices, has_hole, .. } = match unsafe { vectors::sources(parts, count) } {
+    let Parts { slices, wanted, has_hole } = match unsafe { vectors::sources(parts, count) } {
         Ok(parts) => parts,
         Err(errno) => return Some(fail(errno)),
     };
+    // The kernel does not ask a socket for nothing, whatever became of it; write(2) does.
+    if wanted == 0 {
+        return Some(0);
+    }
     let mut call = Send::new(fd, flags, slices, has_hole);
     drive(fd, |woken| call.attempt(woken))
 }

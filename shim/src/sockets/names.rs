@@ -6,7 +6,6 @@ use mqttshim_session::State;
 use rustix::io::Errno;
 
 use crate::address::Raw;
-use crate::descriptor;
 use crate::outcome::Outcome;
 use crate::sessions;
 use crate::sockets::failed_or_stale;
@@ -48,10 +47,12 @@ pub(crate) fn peer(fd: RawFd, name: &mut Option<Raw>) -> Outcome {
         .socket()
         .filter(|_| entry.kind() == Kind::Connection)
         .and_then(|socket| sessions::of(socket).map(|session| (socket, session)))
-        // A connection that is over has no other end (TCP_CLOSE); then its wire is closed.
+        // A connection that is over has no other end (TCP_CLOSE).
         .filter(|(socket, session)| {
             session.is_whole(socket.slot)
-                || session.state(socket.slot) == State::Connected && !descriptor::is_hung_up(fd)
+                || session.state(socket.slot) == State::Connected
+                    && !session.is_over(socket.slot)
+                    && session.is_alive()
         })
         .and_then(|(socket, session)| session.peer(socket.slot));
     match address {

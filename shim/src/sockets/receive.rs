@@ -65,7 +65,7 @@ impl<'a, 'b> Receive<'a, 'b> {
             match self.take(target, session) {
                 Read::Bytes(bytes) if self.has(libc::MSG_PEEK) => {
                     self.moved = bytes;
-                    let is_enough = bytes >= self.wanted || session.is_over(slot);
+                    let is_enough = bytes >= self.wanted || session.is_read_over(slot);
                     if is_enough || !self.has(libc::MSG_WAITALL) || self.has(libc::MSG_DONTWAIT) {
                         return Outcome::moved(bytes);
                     }
@@ -74,9 +74,9 @@ impl<'a, 'b> Receive<'a, 'b> {
                 }
                 Read::Bytes(bytes) => {
                     self.moved += bytes;
-                    // What ended the connection is told by the next call.
-                    let is_enough = !self.has(libc::MSG_WAITALL) || session.is_over(slot);
-                    if is_enough || self.moved >= self.wanted {
+                    let is_enough = !self.has(libc::MSG_WAITALL) || self.moved >= self.wanted;
+                    // tcp(7): what was read goes first, and the error waits for the next call.
+                    if is_enough || is_failure_next(target, session) {
                         return Outcome::moved(self.moved);
                     }
                 }
@@ -151,7 +151,7 @@ impl<'a, 'b> Receive<'a, 'b> {
                 }
                 Read::Bytes(bytes) => {
                     dropped += bytes;
-                    if dropped == self.wanted - self.moved {
+                    if dropped == self.wanted - self.moved || is_failure_next(target, session) {
                         return Read::Bytes(dropped);
                     }
                 }
@@ -159,6 +159,24 @@ impl<'a, 'b> Receive<'a, 'b> {
                 other => return other,
             }
         }
+    }
+}
+
+/// Whether another read would take the connection's error.
+fn is_failure_next(target: Target, session: &Session) -> bool {
+    let slot = target.socket.slot;
+    // The error first: when it is there, no more bytes come.
+    session.has_failed(slot) && session.readable_bytes(slot) == 0
+}
+
+/// The error of a connection that is gone, taken: recvmmsg(2) looks for one before it looks for anything else.
+pub(crate) fn failure(fd: RawFd) -> Outcome {
+    match connection(fd, Outcome::SUCCESS) {
+        Ok((target, session)) => {
+            let failure = session.take_error(target.socket.slot, descriptor::borrow(fd));
+            failure.map_or(Outcome::SUCCESS, Outcome::Fail)
+        }
+        Err(outcome) => outcome,
     }
 }
 

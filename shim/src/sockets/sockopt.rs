@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use mqttshim_schema::OPTION_VALUE_BYTES_MAX;
 use mqttshim_session::Session;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use crate::descriptor;
 use crate::descriptors;
@@ -126,6 +126,10 @@ fn own_value(fd: RawFd, entry: Entry, socket: Socket, level: i32, name: i32) -> 
         libc::SO_ERROR => {
             let session = sessions::of(socket)?;
             let taken = session.take_error(socket.slot, descriptor::borrow(fd));
+            if taken.is_none() && entry.kind() == Kind::Connection {
+                // What the placeholder may still show was told by a call that was faster than the closing of its wire.
+                let _ = sockopt::socket_error(descriptor::borrow(fd));
+            }
             Some(taken.map_or(0, |errno| errno.raw_os_error()))
         }
         libc::SO_TYPE => Some(libc::SOCK_STREAM),

@@ -110,8 +110,8 @@ impl Session {
         peek: bool,
     ) -> Option<Read> {
         // End and error are looked at before the head: when either was reached, the head is final.
-        let is_over = words.agent.rx_eof.load(Ordering::SeqCst) != 0
-            || words.program.rx_shut.load(Ordering::Relaxed) != 0;
+        let is_over = words.agent.rx_eof.load(Ordering::SeqCst) != 0;
+        let is_shut = words.program.rx_shut.load(Ordering::Relaxed) != 0;
         let has_failed = words.error.load(Ordering::SeqCst) != 0;
         let (head, tail) = positions(words);
         let unread = head.wrapping_sub(tail);
@@ -121,13 +121,16 @@ impl Session {
         }
         let there = unread as usize;
         // As Linux has it, and against RFC 9293 §3.10.7.4: what arrived before a reset is read before the reset is told,
-        // and after the client's FIN a reader is told of nothing more.
+        // and after the client's FIN a reader is told of nothing more; but one who reads no more is.
         if there == 0 {
             if is_over {
                 return Some(Read::Eof);
             }
             if has_failed && let Some(errno) = words.take_error(placeholder) {
                 return Some(Read::Failed(errno));
+            }
+            if is_shut {
+                return Some(Read::Eof);
             }
             self.drained(slot, words, tail, placeholder);
             return None;
@@ -138,7 +141,9 @@ impl Session {
             words.program.rx_tail.store(tail.wrapping_add(taken as u64), Ordering::SeqCst);
             let stamp = words.agent.rx_stamp.load(Ordering::SeqCst);
             self.memory.header().read.fetch_max(stamp, Ordering::SeqCst);
-            if taken == there {
+            // Once the stream is over for either side, what may lie on the wire is no token of this data but the lifeline's byte,
+            // and the placeholder stays readable anyway.
+            if taken == there && !(is_over || is_shut || has_failed) {
                 self.drained(slot, words, tail.wrapping_add(taken as u64), placeholder);
             }
         }
@@ -278,11 +283,8 @@ impl Session {
     /// ENOTCONN on a bound socket, and on a connection that is over in both directions.
     pub fn shutdown(&self, slot: SlotId, how: How) -> Result<(), Errno> {
         let words = self.slot(slot).ok_or(Errno::NOTCONN)?;
-        let is_read_over = words.agent.rx_eof.load(Ordering::SeqCst) == 1
-            || words.error.load(Ordering::SeqCst) != 0;
-        let is_over = is_read_over && words.program.tx_shut.load(Ordering::SeqCst) == 1;
         let how = match words.state() {
-            State::Connected if !is_over => how,
+            State::Connected if !self.is_over(slot) => how,
             // As Linux has it: a connect under way is given up, and a listener listens no more.
             State::Connecting | State::Listening => How::Both,
             _ => return Err(Errno::NOTCONN),
@@ -306,12 +308,25 @@ impl Session {
 
     /// Whether nothing more will arrive than what a read finds now: the client's end, its own, or an error. Takes none of
     /// them.
-    pub fn is_over(&self, slot: SlotId) -> bool {
+    pub fn is_read_over(&self, slot: SlotId) -> bool {
         self.slot(slot).is_none_or(|words| {
             words.agent.rx_eof.load(Ordering::SeqCst) == 1
                 || words.program.rx_shut.load(Ordering::SeqCst) == 1
                 || words.error.load(Ordering::SeqCst) != 0
         })
+    }
+
+    /// Whether the connection is gone and nobody was told the error yet.
+    pub fn has_failed(&self, slot: SlotId) -> bool {
+        self.slot(slot).is_some_and(|words| words.error.load(Ordering::SeqCst) != 0)
+    }
+
+    /// Whether both sides ended their half of a connection, or it was reset: TCP_CLOSE.
+    pub fn is_over(&self, slot: SlotId) -> bool {
+        let Some(words) = self.slot(slot) else { return true };
+        let is_read_over = words.agent.rx_eof.load(Ordering::SeqCst) != 0
+            || words.error.load(Ordering::SeqCst) != 0;
+        is_read_over && words.program.tx_shut.load(Ordering::SeqCst) != 0
     }
 
     /// Bytes written that have not left the card yet: `SIOCOUTQ`.
