@@ -355,6 +355,25 @@ CASE(vectors_are_gathered_and_scattered)
 	T(writev(all.server, many, count));
 }
 
+CASE(empty_parts_without_an_address_are_left_out)
+{
+	struct trio all = trio();
+	char a[4] = "", b[4] = "";
+	struct iovec out[5] = {{NULL, 0}, {"one", 3}, {NULL, 0}, {"two", 3}, {NULL, 0}};
+	struct iovec in[5] = {{NULL, 0}, {a, 3}, {NULL, 0}, {b, 3}, {NULL, 0}};
+	T(writev(all.client, out, 5));
+	await(all.server, POLLIN);
+	T(readv(all.server, in, 5));
+	say_bytes("a", a, 3), say_bytes("b", b, 3);
+	T(writev(all.server, out, 5));
+	T(read_all(all.client, a, 3));
+	T(read_all(all.client, b, 3));
+	say_bytes("a", a, 3), say_bytes("b", b, 3);
+	struct msghdr sent = {.msg_iov = out, .msg_iovlen = 5};
+	T(sendmsg(all.server, &sent, 0));
+	T(writev(all.server, out, 1));
+}
+
 CASE(messages_carry_vectors_and_no_address)
 {
 	struct trio all = trio();

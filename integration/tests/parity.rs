@@ -89,6 +89,7 @@ cases! {
     a_blocking_write_waits_for_room
     a_write_obeys_the_send_timeout
     vectors_are_gathered_and_scattered
+    empty_parts_without_an_address_are_left_out
     messages_carry_vectors_and_no_address
     recvfrom_has_no_address_and_sendto_needs_none
     nothing_may_be_read_and_written

@@ -8,8 +8,6 @@ use mqttshim_schema::{
 use mqttshim_session::host::ReceiveViolation;
 use mqttshim_session::{Entry, Kind, RX_BYTES, RingViolation, SlotId};
 
-use rustix::io::Errno;
-
 use crate::agent::{Agent, Orphan, WAKES};
 use crate::peer::{Ending, Peer};
 use crate::socket::Role;

@@ -3,12 +3,13 @@
 //! A connection's messages have no address and no control data: both lengths come back as 0 (measured on Linux). Control data
 //! that is sent is looked at as the kernel looks at it, and has no effect.
 
+use std::io::{IoSlice, IoSliceMut};
 use std::time::{Duration, Instant};
 
 use libc::{c_int, c_uint, cmsghdr, mmsghdr, msghdr, ssize_t, timespec};
 use rustix::io::Errno;
 
-use super::vectors::{self, PARTS_MAX, Parts};
+use super::vectors::{self, PARTS_MAX, Parts, Room};
 use super::{drive, fail, hook, int, is_nowhere, size};
 use crate::real;
 use crate::sockets::receive::{self, Receive};
@@ -41,20 +42,31 @@ unsafe fn header(message: *const msghdr) -> Result<msghdr, Errno> {
     }
 }
 
+/// Where a message goes.
+///
+/// # Safety
+/// `message` points to a msghdr with valid, writable vectors.
+unsafe fn targets<'a>(
+    message: *const msghdr,
+    room: &'a mut Room,
+) -> Result<(msghdr, Parts<&'a mut [IoSliceMut<'a>]>), Errno> {
+    // SAFETY: as the caller promises.
+    let header = unsafe { header(message) }?;
+    let count = check_count(header.msg_iovlen)?;
+    // SAFETY: as the caller promises.
+    let parts = unsafe { vectors::targets(header.msg_iov, count, room) }?;
+    Ok((header, parts))
+}
+
 /// `None`: the call is the kernel's.
 ///
 /// # Safety
 /// `message` points to a msghdr with valid, writable vectors.
 unsafe fn receive(fd: c_int, message: *mut msghdr, flags: c_int) -> Option<isize> {
-    let read = || {
-        // SAFETY: as the caller promises.
-        let header = unsafe { header(message) }?;
-        let count = check_count(header.msg_iovlen)?;
-        // SAFETY: as the caller promises.
-        let parts = unsafe { vectors::targets(header.msg_iov, count) }?;
-        Ok((header, parts))
-    };
-    let (header, Parts { slices, wanted, has_hole }) = match read() {
+    let mut room = None;
+    // SAFETY: as the caller promises.
+    let (header, Parts { slices, wanted, has_hole }) = match unsafe { targets(message, &mut room) }
+    {
         Ok(read) => read,
         Err(errno) => return Some(fail(errno)),
     };
@@ -100,25 +112,35 @@ unsafe fn check_control(header: &msghdr) -> Result<(), Errno> {
     Ok(())
 }
 
+/// What a message consists of.
+///
+/// # Safety
+/// `message` points to a msghdr with valid, readable vectors.
+unsafe fn sources<'a>(
+    message: *const msghdr,
+    room: &'a mut Room,
+) -> Result<Parts<&'a [IoSlice<'a>]>, Errno> {
+    // SAFETY: as the caller promises.
+    let header = unsafe { header(message) }?;
+    if header.msg_namelen > 0 && !header.msg_name.is_null() && is_nowhere(header.msg_name) {
+        return Err(Errno::FAULT);
+    }
+    let count = check_count(header.msg_iovlen)?;
+    // SAFETY: as the caller promises.
+    let parts = unsafe { vectors::sources(header.msg_iov, count, room) }?;
+    // SAFETY: as the caller promises.
+    unsafe { check_control(&header) }?;
+    Ok(parts)
+}
+
 /// `None`: the call is the kernel's.
 ///
 /// # Safety
 /// `message` points to a msghdr with valid, readable vectors.
 unsafe fn transmit(fd: c_int, message: *const msghdr, flags: c_int) -> Option<isize> {
-    let read = || {
-        // SAFETY: as the caller promises.
-        let header = unsafe { header(message) }?;
-        if header.msg_namelen > 0 && !header.msg_name.is_null() && is_nowhere(header.msg_name) {
-            return Err(Errno::FAULT);
-        }
-        let count = check_count(header.msg_iovlen)?;
-        // SAFETY: as the caller promises.
-        let parts = unsafe { vectors::sources(header.msg_iov, count) }?;
-        // SAFETY: as the caller promises.
-        unsafe { check_control(&header) }?;
-        Ok(parts)
-    };
-    let Parts { slices, has_hole, .. } = match read() {
+    let mut room = None;
+    // SAFETY: as the caller promises.
+    let Parts { slices, has_hole, .. } = match unsafe { sources(message, &mut room) } {
         Ok(parts) => parts,
         Err(errno) => return Some(fail(errno)),
     };

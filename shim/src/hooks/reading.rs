@@ -37,11 +37,13 @@ unsafe fn receive_parts(
         Ok(count) => count,
         Err(errno) => return Some(fail(errno)),
     };
+    let mut room = None;
     // SAFETY: as the caller promises.
-    let Parts { slices, wanted, has_hole } = match unsafe { vectors::targets(parts, count) } {
-        Ok(parts) => parts,
-        Err(errno) => return Some(fail(errno)),
-    };
+    let Parts { slices, wanted, has_hole } =
+        match unsafe { vectors::targets(parts, count, &mut room) } {
+            Ok(parts) => parts,
+            Err(errno) => return Some(fail(errno)),
+        };
     if wanted == 0 {
         // The kernel does not ask a socket for nothing; recv(2) does.
         return Some(0);

@@ -92,15 +92,31 @@ pub(super) fn check_count(count: c_int) -> Result<usize, Errno> {
     usize::try_from(count).ok().filter(|&count| count <= PARTS_MAX).ok_or(Errno::INVAL)
 }
 
-/// The bytes of all parts, and whether one leads nowhere.
+/// Where the parts with bytes go if an empty one has no address: a slice of Rust's must have one.
+pub(super) type Room = Option<[iovec; ROOM_PARTS_MAX]>;
+/// As many as fit the stack. What is beyond them is not moved, as if there had been less room or data.
+const ROOM_PARTS_MAX: usize = 16;
+
+/// What is known of the parts of a call.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Checked {
+    /// Bytes of all of them.
+    wanted: usize,
+    /// One with bytes leads nowhere.
+    has_hole: bool,
+    /// One has no address.
+    has_null: bool,
+}
+
+/// Looks at all parts.
 ///
 /// # Errors
 /// EINVAL for a length that no call can return, EFAULT for what the kernel refuses without looking.
 ///
 /// # Safety
 /// `parts` points to `count` vectors, or leads nowhere, or `count` is 0.
-unsafe fn check(parts: *const iovec, count: usize) -> Result<(usize, bool), Errno> {
-    let (mut wanted, mut has_hole) = (0_usize, false);
+unsafe fn check(parts: *const iovec, count: usize) -> Result<Checked, Errno> {
+    let (mut wanted, mut has_hole, mut has_null) = (0_usize, false, false);
     if count > 0 && is_nowhere(parts) {
         return Err(Errno::FAULT);
     }
@@ -117,8 +133,31 @@ unsafe fn check(parts: *const iovec, count: usize) -> Result<(usize, bool), Errn
         }
         wanted = wanted.saturating_add(iov_len).min(BYTES_MAX);
         has_hole |= iov_len > 0 && is_nowhere(iov_base);
+        has_null |= iov_base.is_null();
     }
-    Ok((wanted, has_hole))
+    Ok(Checked { wanted, has_hole, has_null })
+}
+
+/// The parts that have bytes, as many as there is room for.
+///
+/// # Safety
+/// `parts` points to `count` vectors.
+#[cold]
+unsafe fn compact(parts: *const iovec, count: usize, room: &mut Room) -> (*const iovec, usize) {
+    let room = room.insert([iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; ROOM_PARTS_MAX]);
+    let mut there = 0;
+    for at in 0..count {
+        // SAFETY: `at` is below `count`.
+        let part = unsafe { parts.add(at) };
+        // SAFETY: points to one of the caller's vectors; copied, no reference made.
+        let part = unsafe { part.read_unaligned() };
+        if part.iov_len > 0 {
+            let Some(free) = room.get_mut(there) else { break };
+            *free = part;
+            there += 1;
+        }
+    }
+    (room.as_ptr(), there)
 }
 
 /// # Errors
@@ -129,14 +168,20 @@ unsafe fn check(parts: *const iovec, count: usize) -> Result<(usize, bool), Errn
 pub(super) unsafe fn targets<'a>(
     parts: *const iovec,
     count: usize,
+    room: &'a mut Room,
 ) -> Result<Parts<&'a mut [IoSliceMut<'a>]>, Errno> {
     // SAFETY: as the caller promises.
-    let (wanted, has_hole) = unsafe { check(parts, count) }?;
+    let Checked { wanted, has_hole, has_null } = unsafe { check(parts, count) }?;
     if count == 0 || has_hole {
         return Ok(Parts { slices: &mut [], wanted, has_hole });
     }
-    // SAFETY: std guarantees that an IoSliceMut has the layout of an iovec. The vectors themselves are never written: the
-    // session fills the bytes they point to.
+    let (parts, count) = match has_null {
+        false => (parts, count),
+        // SAFETY: as the caller promises.
+        true => unsafe { compact(parts, count, room) },
+    };
+    // SAFETY: std guarantees that an IoSliceMut has the layout of an iovec, and each has an address. The vectors themselves are
+    // never written: the session fills the bytes they point to.
     let slices = unsafe { slice::from_raw_parts_mut(parts.cast_mut().cast(), count) };
     Ok(Parts { slices, wanted, has_hole })
 }
@@ -149,13 +194,19 @@ pub(super) unsafe fn targets<'a>(
 pub(super) unsafe fn sources<'a>(
     parts: *const iovec,
     count: usize,
+    room: &'a mut Room,
 ) -> Result<Parts<&'a [IoSlice<'a>]>, Errno> {
     // SAFETY: as the caller promises.
-    let (wanted, has_hole) = unsafe { check(parts, count) }?;
+    let Checked { wanted, has_hole, has_null } = unsafe { check(parts, count) }?;
     if count == 0 || has_hole {
         return Ok(Parts { slices: &[], wanted, has_hole });
     }
-    // SAFETY: std guarantees that an IoSlice has the layout of an iovec.
+    let (parts, count) = match has_null {
+        false => (parts, count),
+        // SAFETY: as the caller promises.
+        true => unsafe { compact(parts, count, room) },
+    };
+    // SAFETY: std guarantees that an IoSlice has the layout of an iovec, and each has an address.
     let slices = unsafe { slice::from_raw_parts(parts.cast(), count) };
     Ok(Parts { slices, wanted, has_hole })
 }
@@ -176,13 +227,35 @@ mod tests {
     fn lengths_no_call_can_return_and_addresses_no_program_has_are_refused() {
         let mut byte = 0_u8;
         let base: *mut c_void = (&raw mut byte).cast();
-        // SAFETY: one vector, whose bytes are not touched.
-        let check = |iov_base, iov_len| unsafe { super::check(&iovec { iov_base, iov_len }, 1) };
+        let check = |iov_base, iov_len| {
+            // SAFETY: one vector, whose bytes are not touched.
+            let checked = unsafe { super::check(&iovec { iov_base, iov_len }, 1) };
+            checked.map(|it| (it.wanted, it.has_hole))
+        };
         assert_eq!(check(base, 1), Ok((1, false)));
         assert_eq!(check(base, isize::MAX as usize), Err(Errno::FAULT));
         assert_eq!(check(base, isize::MAX as usize + 1), Err(Errno::INVAL));
         assert_eq!(check(std::ptr::without_provenance_mut(8), 1), Ok((1, true)));
         assert_eq!(check(std::ptr::null_mut(), 0), Ok((0, false)));
         assert_eq!(check(std::ptr::without_provenance_mut(usize::MAX - 8), 1), Err(Errno::FAULT));
+    }
+
+    #[test]
+    fn empty_parts_without_an_address_are_left_out() {
+        let mut bytes = *b"ab";
+        let [a, b] = [0, 1].map(|at| iovec { iov_base: (&raw mut bytes[at]).cast(), iov_len: 1 });
+        let nowhere = iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        let seen = |parts: &[iovec]| {
+            let mut room = None;
+            // SAFETY: as many vectors, whose bytes are readable.
+            let parts = unsafe { sources(parts.as_ptr(), parts.len(), &mut room) }.ok()?;
+            Some(parts.slices.iter().map(|part| part[0]).collect::<Vec<u8>>())
+        };
+        assert_eq!(seen(&[nowhere, a, nowhere, b, nowhere]), Some(b"ab".to_vec()));
+        assert_eq!(seen(&[nowhere, nowhere]), Some(Vec::new()));
+        assert_eq!(seen(&[]), Some(Vec::new()));
+        let mut many = [a; 40];
+        many[20] = nowhere;
+        assert_eq!(seen(&many), Some(vec![b'a'; ROOM_PARTS_MAX]));
     }
 }

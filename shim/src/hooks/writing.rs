@@ -37,11 +37,13 @@ unsafe fn transmit_parts(
         Ok(count) => count,
         Err(errno) => return Some(fail(errno)),
     };
+    let mut room = None;
     // SAFETY: as the caller promises.
-    let Parts { slices, wanted, has_hole } = match unsafe { vectors::sources(parts, count) } {
-        Ok(parts) => parts,
-        Err(errno) => return Some(fail(errno)),
-    };
+    let Parts { slices, wanted, has_hole } =
+        match unsafe { vectors::sources(parts, count, &mut room) } {
+            Ok(parts) => parts,
+            Err(errno) => return Some(fail(errno)),
+        };
     // The kernel does not ask a socket for nothing, whatever became of it; write(2) does.
     if wanted == 0 {
         return Some(0);
