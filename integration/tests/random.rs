@@ -11,7 +11,7 @@ use mqttshim_integration::needs;
 use mqttshim_integration::random::{Mode, Program, Rig, generate, shrink};
 
 /// For all programs on the card, unless their number is said.
-const TIME: Duration = Duration::from_secs(14);
+const TIME: Duration = Duration::from_secs(12);
 /// Programs of a soak.
 const SOAK: u64 = 10_000;
 /// Programs that share a process.

@@ -43,6 +43,25 @@ fn the_clients_reset_follows_its_last_byte_and_its_options_stay_until_the_broker
 }
 
 #[test]
+fn reset_connections_that_are_never_closed_count_against_the_limit_until_the_session_ends() {
+    let mut scene = Scene::new();
+    scene.card.config.sockets_max = 3;
+    for _ in 0..2 {
+        let (client, _) = scene.client();
+        scene.card.stack.client_reset(client);
+        // Comes to rest, or panics.
+        scene.run();
+    }
+    assert_eq!((scene.card.sockets_open(), scene.card.stack.sockets_open()), (3, 3));
+    scene.card.stack.connect(ADDRESS).unwrap();
+    scene.run();
+    assert_eq!((scene.card.sockets_open(), scene.card.attach.accepted().len()), (3, 2));
+    scene.card.attach.end(SESSION);
+    scene.run();
+    assert_eq!((scene.card.sockets_open(), scene.card.stack.sockets_open()), (0, 0));
+}
+
+#[test]
 fn a_reset_met_by_a_send_is_reported_once_and_as_such() {
     let mut scene = Scene::with(Trust::Observed, 4);
     let (client, key) = scene.client();
