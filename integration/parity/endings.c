@@ -133,3 +133,16 @@ CASE(a_connect_through_a_duplicate_counts_for_both)
 	T(connect_v4(fd, connect_port));
 	T(connect_v4(copy, connect_port));
 }
+
+CASE(shutdown_settles_a_connect_that_nobody_asked_again)
+{
+	int elsewhere = socket(AF_INET, SOCK_STREAM, 0), on = 1;
+	setsockopt(elsewhere, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+	T(bind_v4(elsewhere, "127.0.0.1", connect_port));
+	T(listen(elsewhere, 1));
+	int fd = FD(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+	T(connect_v4(fd, connect_port));
+	await(fd, POLLOUT);
+	T(shutdown(fd, SHUT_RDWR));
+	T(connect_v4(fd, connect_port));
+}

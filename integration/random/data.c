@@ -250,6 +250,8 @@ static void give_much(int slot, char **words)
 	say_bytes(buffer, got.done);
 	link->down_sent += done;
 	link->down_taken += got.done;
+	/* Whether it was full at times, so that there is an edge where it is not any more, is open. */
+	world->must_swallow[0] = world->must_swallow[1] = 1;
 	soil(BY_PROGRAM);
 }
 

@@ -217,6 +217,8 @@ static void end(char **words)
 	}
 	int result = shutdown(fd, how);
 	say_result(result);
+	/* ENOTCONN is an edge on the kernel, too. */
+	world->must_swallow[0] = world->must_swallow[1] = 1;
 	if (result < 0 || !file)
 		return;
 	if (file->kind == LISTENER && how != SHUT_WR)
@@ -226,7 +228,6 @@ static void end(char **words)
 	/* An edge of the acknowledgement of the FIN, which comes when it comes. */
 	if (how != SHUT_RD)
 		forget_registrations(file, 1);
-	world->must_swallow[0] = world->must_swallow[1] = 1;
 	soil(BY_PROGRAM);
 }
 

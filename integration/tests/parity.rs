@@ -194,6 +194,7 @@ cases! {
     vectors_of_nothing_ask_nobody
     a_timeout_set_through_a_duplicate_is_inherited
     a_connect_through_a_duplicate_counts_for_both
+    shutdown_settles_a_connect_that_nobody_asked_again
 
     // userlevel.c
     readiness_lasts_until_everything_is_read

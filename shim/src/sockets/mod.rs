@@ -25,14 +25,14 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
 use mqttshim_schema::How;
-use mqttshim_session::Session;
+use mqttshim_session::{Session, State};
 use rustix::io::Errno;
 
 use crate::descriptor;
 use crate::descriptors;
 use crate::outcome::{Outcome, Target};
 use crate::sessions;
-use crate::table::{self, Kind};
+use crate::table::{self, Flag, Kind};
 
 /// The connection at `fd`, or how a call fails on what is there instead.
 fn connection(fd: RawFd, otherwise: Outcome) -> Result<(Target, &'static Session), Outcome> {
@@ -73,7 +73,15 @@ pub(crate) fn shutdown(fd: RawFd, how: i32) -> Outcome {
     };
     match connection(fd, Outcome::Fail(Errno::NOTCONN)) {
         Ok((target, session)) => match session.shutdown(target.socket.slot, how) {
-            Ok(()) => Outcome::SUCCESS,
+            Ok(()) => {
+                let entry = table::get(fd);
+                if entry.has(Flag::Pending) && session.state(target.socket.slot) == State::Connected
+                {
+                    // inet_shutdown(): the socket is connected, though no second connect asked.
+                    descriptors::flag(fd, Flag::Pending, false);
+                }
+                Outcome::SUCCESS
+            }
             Err(errno) => failed_or_stale(fd, errno),
         },
         Err(_) if table::get(fd).kind() == Kind::Listener => match how {
