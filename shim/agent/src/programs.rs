@@ -153,7 +153,7 @@ impl Agent {
         received: Received,
     ) -> Result<(SessionId, u32), Violation> {
         let here = Ok((id, number));
-        let Received { length, fds: [first, second, _], sender, is_cut } = received;
+        let Received { length, fds: [first, second, ..], sender, is_cut } = received;
         let bytes = &buffer[..length];
         let Some(peer) = self.peers.get_mut(&id) else { return here };
         match mqttshim_schema::decode(bytes).map_err(Violation::Frame)? {

@@ -14,8 +14,8 @@ use rustix::net::{
 
 /// Largest control message, in bytes. The largest one in use carries [`mqttshim_schema::OPTIONS_MAX`] options.
 pub const FRAME_BYTES_MAX: usize = 32 * 1024;
-/// Most descriptors one frame carries: a memory and two bells. A request has a reply socket and a wire.
-pub const FRAME_FDS_MAX: usize = 3;
+/// Most descriptors one frame carries: a memory, a doorbell and both ends of a bell. A request has a reply socket and a wire.
+pub const FRAME_FDS_MAX: usize = 4;
 
 /// The descriptors a frame brought, in the order they were sent.
 pub type FrameFds = [Option<OwnedFd>; FRAME_FDS_MAX];

@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
+use rustix::pipe::PipeFlags;
 
 use crate::entry::{Entries, Entry, RingViolation};
 use crate::layout::{RX_BYTES, Slot, State, TX_BYTES};
@@ -39,7 +40,8 @@ pub struct Host {
     memory: Memory,
     file: OwnedFd,
     doorbell: OwnedFd,
-    bell: OwnedFd,
+    /// Both ends of the pipe that wakes the program.
+    bell: (OwnedFd, OwnedFd),
     entries: Entries,
     /// Own copies of the receive heads: what lies in shared memory is for the program only.
     rx_heads: Vec<u64>,
@@ -60,15 +62,14 @@ impl Host {
     pub fn create(slots: u32, tx_window: u64) -> Result<Host, MemoryError> {
         let (memory, file) = Memory::create(slots)?;
         memory.header().tx_window.store(tx_window, Ordering::Relaxed);
-        let eventfd = || {
-            rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-                .map_err(|errno| MemoryError::System { step: "eventfd", errno })
-        };
+        let doorbell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|errno| MemoryError::System { step: "eventfd", errno })?;
         Ok(Host {
             memory,
             file,
-            doorbell: eventfd()?,
-            bell: eventfd()?,
+            doorbell,
+            bell: rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
+                .map_err(|errno| MemoryError::System { step: "pipe", errno })?,
             entries: Entries::new(),
             rx_heads: Vec::new(),
             generations: Vec::new(),
@@ -79,9 +80,11 @@ impl Host {
         })
     }
 
-    /// What a program needs to open the session: its memory, the agent's doorbell, and the bell that wakes the program.
-    pub fn fds(&self) -> [BorrowedFd<'_>; 3] {
-        [self.file.as_fd(), self.doorbell.as_fd(), self.bell.as_fd()]
+    /// What a program needs to open the session: its memory, the agent's doorbell, and both ends of the bell that wakes the
+    /// program, which its threads ring as well.
+    pub fn fds(&self) -> [BorrowedFd<'_>; 4] {
+        let (hears, rings) = &self.bell;
+        [self.file.as_fd(), self.doorbell.as_fd(), hears.as_fd(), rings.as_fd()]
     }
 
     /// The program speaks this layout: it is told so in the memory it will map. Call before handing the memory over.
@@ -215,7 +218,7 @@ impl Host {
         let wake = match token::announce(&words.agent.rx_armed) {
             token::BYTE => Wake::Token,
             token::LIST => {
-                ready::put(&self.memory, slot.index, words, self.bell.as_fd());
+                ready::put(&self.memory, slot.index, words, self.bell.1.as_fd());
                 Wake::No
             }
             _ if words.edge.load(Ordering::SeqCst) == 1 => Wake::Edge,

@@ -36,7 +36,7 @@ use crate::table::{self, Entry, Flag, Kind};
 use members::{MEMBERS_MAX, Members};
 
 pub(crate) use members::Interest;
-pub(crate) use wait::{Collected, awake, begin, join};
+pub(crate) use wait::{Collected, add, awake, begin};
 
 /// Registrations that only the kernel can keep.
 const KERNEL_ONLY: u32 = (libc::EPOLLET | libc::EPOLLONESHOT | libc::EPOLLEXCLUSIVE) as u32;

@@ -60,13 +60,28 @@ pub(crate) fn awake(epoll: RawFd, events: &mut [epoll_event], there: usize, slep
     if slept {
         WAITING.store(0, Ordering::SeqCst);
     }
-    let there = join(&mut events[..there], 0);
+    let found = there;
+    let there = join(&mut events[..found], 0);
     let Some(mut set) = lock(epoll) else { return there };
     let Some(session) = set.session() else { return there };
+    if there < found {
+        session.hush();
+    }
     session.wake();
     set.take_news(session);
     let added = set.report(session, &mut events[there..]);
     join(&mut events[..there + added], there)
+}
+
+/// The kernel put down what lies behind the first `ready` of `events`, which the members have: returns how many there are
+/// together.
+pub(crate) fn add(epoll: RawFd, events: &mut [epoll_event], ready: usize) -> usize {
+    let data = bell_data();
+    let rang = events[ready..].iter().any(|event| event.u64 == data);
+    if rang && let Some(session) = lock(epoll).and_then(|set| set.session()) {
+        session.hush();
+    }
+    join(events, ready)
 }
 
 impl Set {
@@ -120,7 +135,7 @@ impl Set {
 
 /// Joins the events of one registration: `events[..first]` and the rest were found apart, each perhaps with half of it. The bell
 /// is left out. Returns how many are left.
-pub(crate) fn join(events: &mut [epoll_event], first: usize) -> usize {
+fn join(events: &mut [epoll_event], first: usize) -> usize {
     let mut kept = first;
     for at in first..events.len() {
         let event = events[at];

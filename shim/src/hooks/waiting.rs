@@ -208,7 +208,9 @@ impl Wait {
                 Some(Collected::Ready(ready)) => {
                     trace::is_ring();
                     let more = self.kernel_now(&mut events[ready..]);
-                    return count(epoll::join(&mut events[..ready + more], ready));
+                    let events = &mut events[..ready + more];
+                    let all = guard::fenced(|| epoll::add(self.epoll, events, ready));
+                    return count(all.unwrap_or(ready));
                 }
                 Some(Collected::KernelFirst) => {
                     let there = self.kernel_now(events);

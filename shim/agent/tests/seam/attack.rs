@@ -119,7 +119,7 @@ impl Hostile {
         stage.settle();
         let mut buffer = vec![0; frame::FRAME_BYTES_MAX];
         let answer = frame::receive(&control, &mut buffer, RecvFlags::DONTWAIT).expect("a Hello");
-        let [Some(memory), Some(doorbell), _] = answer.fds else { panic!("no memory") };
+        let [Some(memory), Some(doorbell), ..] = answer.fds else { panic!("no memory") };
         let memory = File::from(memory);
         let mut slots = [0; 4];
         memory.read_exact_at(&mut slots, 12).expect("inside the memory");

@@ -37,13 +37,19 @@ pub struct SlotId {
     pub generation: u32,
 }
 
+/// What wakes a program: a pipe of which it has both ends, since its threads wake one another too.
+struct Bell {
+    hears: OwnedFd,
+    rings: OwnedFd,
+}
+
 /// A program's end of a session.
 pub struct Session {
     memory: Memory,
     control: OwnedFd,
     doorbell: OwnedFd,
     /// Wakes this program, where the agent knows how.
-    bell: Option<OwnedFd>,
+    bell: Option<Bell>,
 }
 
 impl Session {
@@ -57,10 +63,8 @@ impl Session {
 
     /// The descriptors the program must not close.
     pub fn private_fds(&self) -> impl Iterator<Item = RawFd> {
-        [Some(&self.control), Some(&self.doorbell), self.bell.as_ref()]
-            .into_iter()
-            .flatten()
-            .map(AsRawFd::as_raw_fd)
+        let bell = self.bell.iter().flat_map(|bell| [&bell.hears, &bell.rings]);
+        [&self.control, &self.doorbell].into_iter().chain(bell).map(AsRawFd::as_raw_fd)
     }
 
     /// The control socket.

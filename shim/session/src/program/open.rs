@@ -12,7 +12,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFla
 use crate::frame::{self, FRAME_BYTES_MAX, FrameFds, Received};
 use crate::layout::{LAYOUT_MAX, LAYOUT_MIN, RX_BYTES};
 use crate::memory::{Memory, MemoryError};
-use crate::program::Session;
+use crate::program::{Bell, Session};
 
 /// How long an agent may take to answer before the program goes on without it.
 const ANSWER_SECONDS_MAX: u64 = 5;
@@ -105,7 +105,7 @@ fn system(step: &'static str) -> impl Fn(Errno) -> OpenError {
 }
 
 impl Session {
-    /// Opens a session at `path` for `program`. The descriptors it keeps, three at most, are numbered from `fd_floor` up, or as high as the
+    /// Opens a session at `path` for `program`. The descriptors it keeps, four at most, are numbered from `fd_floor` up, or as high as the
     /// process's limit allows.
     ///
     /// # Errors
@@ -136,17 +136,23 @@ impl Session {
     ) -> Result<Session, OpenError> {
         let control = connect(path)?;
         greet(&control, path, program, placeholder)?;
-        let [memory, doorbell, bell] = take_answer(&control, path)?;
+        let [memory, doorbell, hears, rings] = take_answer(&control, path)?;
         let (Some(memory), Some(doorbell)) = (memory, doorbell) else {
             let what = "its Hello came without memory and doorbell".into();
             return Err(OpenError::Answer { path: path.into(), what });
         };
         let memory = Memory::open(memory.as_fd())?;
+        let bell = match hears.zip(rings) {
+            Some((hears, rings)) => {
+                Some(Bell { hears: lift(hears, fd_floor)?, rings: lift(rings, fd_floor)? })
+            }
+            None => None,
+        };
         Ok(Session {
             memory,
             control: lift(control, fd_floor)?,
             doorbell: lift(doorbell, fd_floor)?,
-            bell: bell.map(|bell| lift(bell, fd_floor)).transpose()?,
+            bell,
         })
     }
 }

@@ -19,7 +19,7 @@ use crate::sync::{Ordering, fence};
 impl Session {
     /// What becomes readable when news came while the program dozed. `None`: the agent knows no ready list.
     pub fn bell(&self) -> Option<BorrowedFd<'_>> {
-        self.bell.as_ref().map(|bell| bell.as_fd())
+        self.bell.as_ref().map(|bell| bell.hears.as_fd())
     }
 
     /// From now on news of this socket comes on the ready list. What is announced on its wire already stays there.
@@ -85,17 +85,25 @@ impl Session {
         self.memory.header().dozing.0.store(0, Ordering::SeqCst);
     }
 
+    /// Silences the bell. Call when it was heard: one that is not empty need not be heard again.
+    pub fn hush(&self) {
+        if let Some(bell) = self.bell() {
+            // A thread that dozes rings at most once; there may be a few.
+            let _ = rustix::io::read(bell, &mut [0_u8; 16]);
+        }
+    }
+
     /// Wakes a thread of this program that dozes.
     pub fn rouse(&self) {
-        if let Some(bell) = self.bell() {
-            ready::rouse(&self.memory, bell);
+        if let Some(bell) = &self.bell {
+            ready::rouse(&self.memory, bell.rings.as_fd());
         }
     }
 
     /// Puts a socket on the list for data that nobody else announces.
     pub(super) fn put_on_list(&self, slot: SlotId, words: &Slot) {
-        if let Some(bell) = self.bell() {
-            ready::put(&self.memory, slot.index, words, bell);
+        if let Some(bell) = &self.bell {
+            ready::put(&self.memory, slot.index, words, bell.rings.as_fd());
         }
     }
 }
