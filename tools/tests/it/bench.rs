@@ -56,6 +56,47 @@ fn qos_1_is_acknowledged_in_both_directions() {
 }
 
 #[test]
+fn connections_one_after_another_are_measured() {
+    let (Some(one), Some(two)) = (Broker::start(None), Broker::start(None)) else { return };
+    let output = mqttshim()
+        .args([
+            "bench",
+            "connect",
+            "--target",
+            &one.target("plain"),
+            "--target",
+            &two.target("other"),
+        ])
+        .args(SHORT)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let table = stdout(&output);
+    for word in ["1 client at a time", "connects/s", "against plain", "other", "mosquitto "] {
+        assert!(table.contains(word), "{word:?} is missing in\n{table}");
+    }
+}
+
+#[test]
+fn a_server_that_greets_nobody_is_named() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = server.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = server.accept().unwrap();
+        let _ = stream.read(&mut [0; 64]);
+        // CONNACK: not authorised.
+        stream.write_all(&[0x20, 2, 0, 5]).unwrap();
+    });
+    let output = mqttshim()
+        .args(["bench", "connect", "--target", &format!("strict={address}")])
+        .args(SHORT)
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    assert!(stderr(&output).contains("strict: refused: [20, 02, 00, 05]"), "{}", stderr(&output));
+}
+
+#[test]
 fn an_echo_is_measured() {
     let Some(broker) = Broker::start(None) else { return };
     for qos in ["0", "1"] {
