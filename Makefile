@@ -23,8 +23,8 @@ deps: ## Installs what the tests need (Debian packages as root; Python and Node 
 test: deps build ## Runs every test that fits 25 minutes on two cores.
 	scripts/test.sh
 
-soak: deps build loom fuzz sanitize foreign ## The long runs: model checking, fuzzing, sanitizer, foreign suites, and the tests with 1,000 faults.
-	MQTTSHIM_TEST_LONG=1 MQTTSHIM_FAULTS=1000 scripts/test.sh
+soak: deps build loom fuzz sanitize foreign ## The long runs: model checking, fuzzing, sanitizer, foreign suites, and the tests with 1,000 faults and 10,000 random programs.
+	MQTTSHIM_TEST_LONG=1 MQTTSHIM_FAULTS=1000 MQTTSHIM_PROGRAMS=10000 scripts/test.sh
 
 foreign: build ## CPython's, tokio's and stress-ng's own tests, with and without the library, outcome by outcome.
 	scripts/foreign.sh

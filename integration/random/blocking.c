@@ -108,6 +108,9 @@ static const char *objection(char **words, char **wake)
 		return "not watched";
 	if (is(wake[0], "signal"))
 		return NULL;
+	/* docs/conformance.md: the parent may find the error in poll once more. */
+	if (me && is_read && is(wake[0], "reset"))
+		return "it is not alone";
 	if (is(wake[0], "connect"))
 		return file->kind == LISTENER && world->clients[atoi(wake[1]) % CLIENTS].fd < 0 ? NULL : "no such client";
 	if (is(wake[0], "shutdown"))

@@ -250,9 +250,11 @@ static void give_much(int slot, char **words)
 	say_bytes(buffer, got.done);
 	link->down_sent += done;
 	link->down_taken += got.done;
-	/* Whether it was full at times, so that there is an edge where it is not any more, is open. */
+	/* Whether it was full at times, so that there is an edge where it is not any more, is open; and there is room again. */
 	world->must_swallow[0] = world->must_swallow[1] = 1;
 	soil(BY_PROGRAM);
+	settle();
+	swallow_edges();
 }
 
 /* fill S: the program sends until nothing more is taken, then the client reads all of it */

@@ -67,6 +67,11 @@ static void limit(int fd, char **words)
 		say_skipped("clients wait for it");
 		return;
 	}
+	/* docs/conformance.md: the other process' accept does not know. */
+	if (file && file->kind == LISTENER && is_shared(atoi(words[1]) % SLOTS)) {
+		say_skipped("it is shared");
+		return;
+	}
 	struct timeval limit = {.tv_usec = atoi(words[3]) * 1000};
 	int option = is(words[2], "send") ? SO_SNDTIMEO : SO_RCVTIMEO;
 	say_result(setsockopt(fd, SOL_SOCKET, option, &limit, sizeof limit));

@@ -70,6 +70,9 @@ static void control(int set, char **words)
 	/* docs/conformance.md: a listener is writable; and another file comes to a socket that is bound or connected. */
 	if (file >= 0 && world->files[file].kind != CONNECTION)
 		event.events &= ~(EPOLLOUT | (world->files[file].kind == LISTENER ? 0 : EPOLLET | EPOLLONESHOT));
+	/* The acknowledgement of its FIN is an edge on the kernel, and comes when it comes. */
+	if (file >= 0 && world->files[file].cannot_be_written)
+		event.events &= ~(unsigned)EPOLLET;
 	int result = epoll_ctl(set_fd(set), operation, fd_of(slot), &event);
 	say_result(result);
 	if (result == 0 && watched)

@@ -1,7 +1,7 @@
 //! Random socket programs behave the same on the kernel's sockets and on the card's. See `mqttshim_integration::random`.
 //!
 //! `MQTTSHIM_PROGRAM_SEED=n` runs the program of one seed, `MQTTSHIM_PROGRAMS=n` those of so many seeds from there on (from 1 if
-//! none is said), `MQTTSHIM_PROGRAM_FILE=path` the one in a file. Without any: as many as fit the time, or 10,000 in `make soak`.
+//! none is said), `MQTTSHIM_PROGRAM_FILE=path` the one in a file. Without any: as many as fit the time.
 
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
@@ -12,8 +12,6 @@ use mqttshim_integration::random::{Mode, Program, Rig, generate, shrink};
 
 /// For all programs on the card, unless their number is said.
 const TIME: Duration = Duration::from_secs(12);
-/// Programs of a soak.
-const SOAK: u64 = 10_000;
 /// Programs that share a process.
 const PROGRAMS_PER_PROCESS: u64 = 40;
 /// Processes that share a card.
@@ -48,9 +46,8 @@ fn run(mode: Mode, time: Duration) {
         let program = Program::parse(&std::fs::read_to_string(path).unwrap()).unwrap();
         return check(mode, &Rig::start(mode), &[program]);
     }
-    let is_soak = std::env::var_os("MQTTSHIM_TEST_LONG").is_some_and(|value| value == "1");
     let said = number("MQTTSHIM_PROGRAM_SEED");
-    let count = number("MQTTSHIM_PROGRAMS").or(said.map(|_| 1)).or(is_soak.then_some(SOAK));
+    let count = number("MQTTSHIM_PROGRAMS").or(said.map(|_| 1));
     let first = said.unwrap_or(1);
     let (mut played, mut processes) = (0, 0);
     let mut rig = Rig::start(mode);
