@@ -430,4 +430,17 @@ cases! {
     a_bound_socket_may_connect_to_itself
     a_refused_socket_may_listen_and_bind
     edges_tell_of_a_refused_connect
+
+    // inheriting.c
+    a_program_served_by_inetd_talks_on_its_standard_streams
+    a_connection_is_served_by_the_program_that_inherits_it
+    a_listener_is_served_by_the_program_that_inherits_it
+    a_connection_may_be_sent_to_a_forked_child
+    a_connection_may_be_sent_to_another_program
+    a_copy_outlives_exec_fork_and_sending
+    an_unrelated_pair_of_sockets_stays_what_it_is
+    a_connection_in_an_epoll_set_is_told_of_in_the_program_that_inherits_it
+    a_connection_in_an_epoll_set_is_told_of_in_a_program_that_was_spawned
+    a_connection_in_an_epoll_set_is_told_of_where_it_is_sent
+    an_epoll_set_may_be_sent_with_its_connection
 }

@@ -1,9 +1,11 @@
-//! What happens when the library is loaded: symbols are resolved, the environment is read, fork is told to tell us. No
-//! thread, no descriptor, no output, unless a trace is asked for.
+//! What happens when the library is loaded: symbols are resolved, the environment is read, fork is told to tell us, and
+//! descriptors that came through exec are looked at. No thread; no output unless a trace is asked for; no descriptor unless a
+//! session's socket came.
 
 use crate::environment;
 use crate::fork;
 use crate::guard;
+use crate::inherit;
 use crate::real;
 use crate::trace;
 
@@ -14,6 +16,7 @@ extern "C" fn load() {
         environment::read();
         fork::register();
         trace::start();
+        inherit::look_around();
     });
 }
 
@@ -34,6 +37,17 @@ static LOAD: extern "C" fn() = load;
 // SAFETY: as above.
 #[unsafe(link_section = ".fini_array")]
 static UNLOAD: extern "C" fn() = unload;
+
+/// Which release this is, for `mqttshim run` and `mqttshim doctor`, which read it from the file.
+#[cfg(not(test))]
+#[used]
+// SAFETY: the section holds text that nothing interprets.
+#[unsafe(link_section = ".mqttshim.version")]
+static VERSION: [u8; env!("CARGO_PKG_VERSION").len()] = *VERSION_TEXT;
+
+#[cfg(not(test))]
+const VERSION_TEXT: &[u8; env!("CARGO_PKG_VERSION").len()] =
+    env!("CARGO_PKG_VERSION").as_bytes().first_chunk().expect("its own length");
 
 #[cfg(test)]
 mod tests {

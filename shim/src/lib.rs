@@ -15,9 +15,9 @@
 //!
 //! **What is not carried.** Urgent data (`MSG_OOB`: EOPNOTSUPP on send, EINVAL on receive). `SO_RCVLOWAT` is kept and does not delay
 //! readiness. A descriptor used by io_uring, by system calls that go past libc, or by standard streams below which it was put, sees the placeholder, not the
-//! stream; so does a program after exec. Options that carry addresses (`SO_ATTACH_FILTER`, …) are ENOPROTOOPT.
+//! stream. Options that carry addresses (`SO_ATTACH_FILTER`, …) are ENOPROTOOPT.
 //!
-//! **Bounds.** 1,048,576 descriptors, 16 sessions with open sockets, 256 epoll registrations of undecided sockets, 1,024
+//! **Bounds.** 1,048,576 descriptors, 15 sessions with open sockets, 256 epoll registrations of undecided sockets, 1,024
 //! rules. A data call: one atomic load for a socket of the kernel; no allocation and under 1 KiB of stack for one of ours.
 
 #![deny(unsafe_code)]
@@ -38,6 +38,7 @@ mod fork;
 mod guard;
 #[allow(unsafe_code, reason = "the C boundary")]
 mod hooks;
+mod inherit;
 #[allow(unsafe_code, reason = "system calls without libc")]
 mod kernel;
 #[allow(unsafe_code, reason = "a lock is made of it")]

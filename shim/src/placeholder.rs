@@ -105,7 +105,12 @@ fn put(fd: RawFd, old: Entry, new: Entry, placeholder: &OwnedFd) -> Result<(), E
     if replaced.is_err() {
         descriptors::change(fd, old);
     } else {
-        table::remember_file(fd);
+        let inode = table::remember_file(fd);
+        if let Some(socket) = new.socket()
+            && let Some(session) = sessions::of(socket)
+        {
+            session.set_file(socket.slot, inode);
+        }
     }
     for watch in watches {
         register(fd, new, watch);

@@ -1,15 +1,16 @@
 //! The process's sessions: the one in use, and those of dead agents that sockets still belong to.
 //!
 //! A session is opened at the first offload verdict, and again when the agent died. Sockets keep the number of theirs, so a
-//! restarted card never mistakes an old socket for a new one. A dead session is freed at the opening of the next but one,
-//! when no descriptor belongs to it; until then a thread may still be on its way out of a call.
+//! restarted card never mistakes an old socket for a new one. Beside them are sessions of other programs, whose sockets came
+//! through exec or SCM_RIGHTS. A session is freed at the coming of the next but one, when no descriptor belongs to it; until
+//! then a thread may still be on its way out of a call.
 
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
 use mqttshim_schema::Notice;
-use mqttshim_session::{OpenError, Session};
+use mqttshim_session::{OpenError, Session, SlotId};
 
 use crate::environment;
 use crate::epoll;
@@ -18,17 +19,21 @@ use crate::spare;
 use crate::state::State;
 use crate::table::{self, Entry, Kind, Socket};
 
-/// Sessions with descriptors at one time: as many as the table's entries can tell apart.
-const SESSIONS_MAX: usize = 16;
+/// Sessions with descriptors at one time: one fewer than the table's entries can tell apart.
+const SESSIONS_MAX: usize = 15;
 /// Our own descriptors are numbered from here, out of the way of programs that count on small numbers or `select`.
 const PRIVATE_FD_MIN: i32 = 900;
 const NONE: u8 = u8::MAX;
+/// The number of no session: the last one the table's entries have room for, which is not given out.
+pub(crate) const NOBODYS: u8 = SESSIONS_MAX as u8;
 
 static SESSIONS: [AtomicPtr<Session>; SESSIONS_MAX] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; SESSIONS_MAX];
 /// Descriptors of this process that belong to each.
 static DESCRIPTORS: [AtomicU32; SESSIONS_MAX] = [const { AtomicU32::new(0) }; SESSIONS_MAX];
 static CURRENT: AtomicU8 = AtomicU8::new(NONE);
+/// Those that were in use before the current one, or had no descriptor when [`retire`] looked last, a bit each.
+static IDLE: AtomicU32 = AtomicU32::new(0);
 /// See [`share`].
 static ARE_SHARED: AtomicBool = AtomicBool::new(false);
 
@@ -54,9 +59,13 @@ pub(crate) fn current() -> Option<(u8, &'static Session)> {
 /// One descriptor more, or fewer, belongs to the socket's session.
 pub(crate) fn count(entry: Entry, is_added: bool) {
     let Some(socket) = entry.socket() else { return };
-    let counter = &DESCRIPTORS[usize::from(socket.session)];
+    let Some(counter) = DESCRIPTORS.get(usize::from(socket.session)) else { return };
     if is_added {
         counter.fetch_add(1, Ordering::AcqRel);
+        let bit = 1 << socket.session;
+        if IDLE.load(Ordering::Relaxed) & bit != 0 {
+            IDLE.fetch_and(!bit, Ordering::Relaxed);
+        }
     } else {
         counter.fetch_sub(1, Ordering::AcqRel);
     }
@@ -67,7 +76,8 @@ pub(crate) fn has_descriptors() -> bool {
     DESCRIPTORS.iter().any(|counter| counter.load(Ordering::Relaxed) > 0)
 }
 
-/// Before a fork while descriptors belong to the card: from now on others may hold the same ones.
+/// Before a fork while descriptors belong to the card, and where descriptors go to other programs: from now on others may
+/// hold the same ones.
 pub(crate) fn share() {
     ARE_SHARED.store(true, Ordering::Relaxed);
 }
@@ -75,6 +85,35 @@ pub(crate) fn share() {
 /// Whether another process may hold the same listeners, and meet this one in the sessions that serve them.
 pub(crate) fn are_shared() -> bool {
     ARE_SHARED.load(Ordering::Relaxed)
+}
+
+/// The open session that has a socket with this placeholder.
+pub(crate) fn owner_of(inode: u32) -> Option<(u8, &'static Session, SlotId)> {
+    (0..NOBODYS).find_map(|number| {
+        let session = numbered(number).filter(|session| session.is_alive())?;
+        session.find_file(inode).map(|slot| (number, session, slot))
+    })
+}
+
+/// Finds the session of a placeholder that came from another program, and maps it. It never is the one in use, so that what
+/// this program opens is its own. `None`: the placeholder is none of any agent's. The error is a sentence for the operator.
+pub(crate) fn claim(
+    state: &mut State,
+    placeholder: BorrowedFd<'_>,
+) -> Result<Option<(u8, &'static Session)>, String> {
+    for path in environment::session_paths() {
+        match Session::claim(&path, PRIVATE_FD_MIN, placeholder) {
+            Ok(Some(session)) => {
+                prepare(state);
+                retire();
+                return keep(session).map(Some);
+            }
+            Ok(None) => {}
+            Err(error) if error.is_absent() => {}
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    Ok(None)
 }
 
 /// The session in use, opened if need be. The error is a sentence for the operator.
@@ -88,30 +127,21 @@ pub(crate) fn open_another(
     program: &str,
     placeholder: Option<BorrowedFd<'_>>,
 ) -> Result<(u8, &'static Session), String> {
-    if !state.is_prepared {
-        state.is_prepared = true;
-        environment::warn_of_mistakes();
-        std::panic::set_hook(Box::new(report_panic));
-    }
+    prepare(state);
     retire();
-    let number = (0..SESSIONS_MAX)
-        .find(|&number| SESSIONS[number].load(Ordering::Acquire).is_null())
-        .ok_or("sockets of too many dead sessions are still open")?;
     let (session, path) = open(program, placeholder)?;
     say!(Info, "session open at {}", path.display());
-    for fd in session.private_fds() {
-        table::replace(fd, Entry::of(Kind::Private));
-    }
     tell_what_is_outside(&session, state);
     spare::keep(session.control(), PRIVATE_FD_MIN);
-    SESSIONS[number].store(Box::into_raw(Box::new(session)), Ordering::Release);
-    let number = u8::try_from(number).expect("there are fewer than 256 sessions");
-    CURRENT.store(number, Ordering::Release);
+    let (number, session) = keep(session)?;
+    let before = CURRENT.swap(number, Ordering::AcqRel);
+    if before != NONE {
+        IDLE.fetch_or(1 << before, Ordering::Relaxed);
+    }
     match placeholder {
         None => epoll::session_opened(),
         Some(_) => epoll::session_joined(),
     }
-    let session = numbered(number).expect("stored above");
     Ok((number, session))
 }
 
@@ -120,6 +150,29 @@ pub(crate) fn keep_spare() {
     if let Some(session) = numbered(CURRENT.load(Ordering::Acquire)) {
         spare::keep(session.control(), PRIVATE_FD_MIN);
     }
+}
+
+/// Once, before the first session.
+fn prepare(state: &mut State) {
+    if !state.is_prepared {
+        state.is_prepared = true;
+        environment::warn_of_mistakes();
+        std::panic::set_hook(Box::new(report_panic));
+    }
+}
+
+/// Gives a session a number.
+fn keep(session: Session) -> Result<(u8, &'static Session), String> {
+    let number = (0..SESSIONS_MAX)
+        .find(|&number| SESSIONS[number].load(Ordering::Acquire).is_null())
+        .ok_or("sockets of too many sessions are open")?;
+    for fd in session.private_fds() {
+        table::replace(fd, Entry::of(Kind::Private));
+    }
+    IDLE.fetch_and(!(1 << number), Ordering::Relaxed);
+    SESSIONS[number].store(Box::into_raw(Box::new(session)), Ordering::Release);
+    let number = u8::try_from(number).expect("there are fewer than 256 sessions");
+    Ok((number, numbered(number).expect("stored above")))
 }
 
 /// Tries the session paths in order. Reports the first that is there and refuses, or else the first of all.
@@ -159,25 +212,33 @@ fn tell_what_is_outside(session: &Session, state: &State) {
     }
 }
 
-/// Frees dead sessions without descriptors, but for the latest.
+/// Frees sessions without descriptors, but for the one in use, and those of other programs that had one the last time.
 fn retire() {
     let latest = CURRENT.load(Ordering::Acquire);
+    let was_idle = IDLE.load(Ordering::Relaxed);
+    let mut idle = 0;
     for (number, (slot, descriptors)) in SESSIONS.iter().zip(&DESCRIPTORS).enumerate() {
-        if number == usize::from(latest) || descriptors.load(Ordering::Acquire) > 0 {
+        if descriptors.load(Ordering::Acquire) > 0 {
+            continue;
+        }
+        let bit = 1 << number;
+        if number == usize::from(latest) || was_idle & bit == 0 {
+            idle |= bit;
             continue;
         }
         let pointer = slot.swap(std::ptr::null_mut(), Ordering::AcqRel);
         if pointer.is_null() {
             continue;
         }
-        // SAFETY: `ensure` leaked it from a Box, and the swap above took the only pointer to it. No descriptor belongs to
-        // it, and a later session has been in use since, so no call that began on one of its descriptors still runs.
+        // SAFETY: `keep` leaked it from a Box, and the swap above took the only pointer to it. No descriptor belongs to it,
+        // and another session came since it was in use or had one, so no call that began on one of its descriptors still runs.
         let session = unsafe { Box::from_raw(pointer) };
         for fd in session.private_fds() {
             table::replace(fd, Entry::PLAIN);
         }
         drop(session);
     }
+    IDLE.store(idle, Ordering::Relaxed);
 }
 
 fn report_panic(info: &std::panic::PanicHookInfo<'_>) {

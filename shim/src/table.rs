@@ -223,11 +223,13 @@ pub(crate) fn exchange(fd: RawFd, old: Entry, new: Entry) -> bool {
     })
 }
 
-/// Remembers which file the placeholder at `fd` is.
-pub(crate) fn remember_file(fd: RawFd) {
+/// Remembers which file the placeholder at `fd` is. Returns its inode.
+pub(crate) fn remember_file(fd: RawFd) -> u32 {
+    let inode = descriptor::inode(fd);
     if let Some(word) = usize::try_from(fd).ok().and_then(|at| INODES.get(at)) {
-        word.store(descriptor::inode(fd), Ordering::Release);
+        word.store(inode, Ordering::Release);
     }
+    inode
 }
 
 /// Whether `fd` is still the file it was when it was remembered.

@@ -16,6 +16,7 @@
 
 mod agent;
 mod card;
+mod claiming;
 mod controls;
 mod entries;
 mod joining;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use mqttshim_schema::{Hello, Message, Notice, SessionId};
 use mqttshim_session::frame::{self, FRAME_BYTES_MAX, Received};
 use mqttshim_session::host::Host;
-use mqttshim_session::{LAYOUT_MAX, LAYOUT_MIN, NEW_SOCKET, SlotId};
+use mqttshim_session::{CLAIM, LAYOUT_MAX, LAYOUT_MIN, NEW_SOCKET, SlotId};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, sockopt};
@@ -159,6 +159,10 @@ impl Agent {
         match mqttshim_schema::decode(bytes).map_err(Violation::Frame)? {
             Message::Hello(hello) if !peer.is_open => {
                 return Ok(self.greet_program(id, &hello, first));
+            }
+            CLAIM if !peer.is_open => {
+                let placeholder = first.ok_or(Violation::Control)?;
+                return Ok(self.claim(id, &placeholder));
             }
             Message::Accepted { listener, socket, .. } if peer.is_open => {
                 let named = SlotId { index: socket.0, generation: listener.0 };

@@ -14,7 +14,7 @@ use rustix::pipe::PipeFlags;
 use crate::entry::{Entries, Entry, RingViolation};
 use crate::layout::{RX_BYTES, Slot, State, TX_BYTES};
 use crate::memory::{Memory, MemoryError};
-use crate::program::SlotId;
+use crate::program::{SlotId, find_file};
 use crate::ready;
 use crate::sync::{Ordering, fence};
 use crate::token;
@@ -157,6 +157,11 @@ impl Host {
             // Failing only keeps the pages.
             let _ = self.memory.release_rx(self.file.as_fd(), slot.index);
         }
+    }
+
+    /// The socket whose placeholder has this inode, as the program says. Never a slot that was not given out.
+    pub fn find_file(&self, inode: u32) -> Option<SlotId> {
+        find_file(&self.memory, self.next_fresh, inode).and_then(|slot| self.current(slot.index))
     }
 
     /// The current socket in a slot, whatever the program says its generation is.

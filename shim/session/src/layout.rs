@@ -87,6 +87,13 @@ impl State {
     }
 }
 
+/// News of a socket comes as a byte on its wire.
+pub(crate) const WIRE: u32 = 0;
+/// News comes on the ready list, and no byte on the wire.
+pub(crate) const LISTED: u32 = 1;
+/// News comes on the wire for good: processes hold the socket that do not see the list.
+pub(crate) const WIRE_FOR_GOOD: u32 = 2;
+
 /// One socket. A cache line a writer: first what rarely changes, then the agent's, then the program's words.
 #[repr(C, align(64))]
 pub(crate) struct Slot {
@@ -100,7 +107,7 @@ pub(crate) struct Slot {
     pub(crate) error: AtomicU32,
     /// Program: it watches for edges; every arrival must be a byte.
     pub(crate) edge: AtomicU32,
-    /// Program: it takes news from the ready list, and wants no bytes on the wire.
+    /// Program: where it wants news, as [`WIRE`] and its neighbours say.
     pub(crate) listed: AtomicU32,
     /// Program: a panic poisoned the socket.
     pub(crate) poisoned: AtomicU32,
@@ -140,6 +147,8 @@ pub(crate) struct ProgramWords {
     pub(crate) tx_shut: AtomicU32,
     /// How the latest arming asked to be announced.
     pub(crate) rx_asked: AtomicU32,
+    /// The inode of the socket's placeholder; 0 while there is none.
+    pub(crate) file: AtomicU32,
 }
 
 impl Slot {
@@ -176,6 +185,7 @@ impl Slot {
             word.store(0, Ordering::Relaxed);
         }
         program.rx_asked.store(BYTE, Ordering::Relaxed);
+        program.file.store(0, Ordering::Relaxed);
         // On the ready list it stays: whoever takes it off finds nothing to read.
         agent.rx_armed.store(BYTE, Ordering::SeqCst);
     }

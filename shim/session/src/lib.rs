@@ -51,6 +51,6 @@ pub use lock::forget_thread_id;
 pub use memory::MemoryError;
 #[cfg(not(loom))]
 pub use program::{
-    Accept, Found, Listening, NEW_SOCKET, OpenError, Read, Session, SlotId, Write,
+    Accept, CLAIM, Found, Listening, NEW_SOCKET, OpenError, Read, Session, SlotId, Write,
     requests_of_thread,
 };

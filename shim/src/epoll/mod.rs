@@ -11,7 +11,7 @@
 //!
 //! The wire stays the base. A member goes back to it for good when somebody waits for it elsewhere: a blocking call, `poll`,
 //! `select`, another set, another process. The whole set does when it is copied, nested, polled, inherited by a fork, or
-//! waited for by two threads at once. Never a member: edge-triggered, one-shot and exclusive registrations, whose meaning is in the
+//! waited for by two threads at once. A connection that was passed on to another program never comes back. Never a member: edge-triggered, one-shot and exclusive registrations, whose meaning is in the
 //! kernel's own bookkeeping, and descriptors of a forked child, which shares the session's one ready list.
 //!
 //! Not seen: an epoll set waited for through io_uring or a raw system call. `MQTTSHIM_EPOLL=wire` turns all of this off.
@@ -159,9 +159,11 @@ pub(crate) fn controlled(epoll: RawFd, operation: i32, fd: RawFd, interest: Inte
     if operation == libc::EPOLL_CTL_DEL {
         return;
     }
-    if interest.events & KERNEL_ONLY == 0 && set.admits(epoll, entry, session) {
+    let is_admitted = interest.events & KERNEL_ONLY == 0
+        && set.admits(epoll, entry, session)
+        && session.list(socket.slot);
+    if is_admitted {
         set.members.add(fd, socket.slot.index, interest);
-        session.list(socket.slot);
         set.look_at(fd, session);
     } else {
         unlist(fd, session, entry);
@@ -181,6 +183,16 @@ pub(crate) fn waited_elsewhere(fd: RawFd) {
         set.members.remove(fd);
         drop(set);
         unlist(fd, session, entry);
+    }
+}
+
+/// Another process is about to get `fd`, or has it too: a connection goes to its wire for good, a set to the kernel.
+pub(crate) fn passed_on(fd: RawFd) {
+    waited_elsewhere(fd);
+    if let Some((socket, session)) = socket_of(table::get(fd))
+        && session.keep_on_wire(socket.slot)
+    {
+        descriptor::await_readable(fd, BYTE_MILLISECONDS_MAX);
     }
 }
 

@@ -9,9 +9,15 @@ use std::time::{Duration, Instant};
 use libc::{c_int, c_uint, cmsghdr, mmsghdr, msghdr, ssize_t, timespec};
 use rustix::io::Errno;
 
+use super::accepting::fresh;
 use super::vectors::{self, PARTS_MAX, Parts, Room};
-use super::{drive, fail, hook, int, is_nowhere, size};
+use super::{drive, fail, hook, int, is_nowhere, note, size};
+use crate::epoll;
+use crate::fork;
+use crate::guard;
+use crate::inherit;
 use crate::real;
+use crate::sessions;
 use crate::sockets::receive::{self, Receive};
 use crate::sockets::send::Send;
 use crate::table;
@@ -160,7 +166,82 @@ hook! {
             }
         }
         // SAFETY: the caller's arguments, unchanged.
-        unsafe { real::recvmsg(fd, message, flags) }
+        let value = unsafe { real::recvmsg(fd, message, flags) };
+        if value >= 0 {
+            // SAFETY: the kernel has filled the caller's msghdr.
+            unsafe { received(message) };
+        }
+        value
+    }
+}
+
+/// Looks at the descriptors that came with a message of the kernel's: they may be the card's sockets, and their numbers are new.
+///
+/// # Safety
+/// `message` was filled by recvmsg(2).
+unsafe fn received(message: *const msghdr) {
+    let one = |fd| {
+        fresh(fd);
+        if fork::is_own_table() {
+            inherit::claim(fd);
+        }
+    };
+    if !guard::inside() {
+        // SAFETY: as the caller promises.
+        unsafe { each_right(message, one) };
+    }
+}
+
+/// Descriptors are about to go with a message of the kernel's: whoever gets them waits for the card's sockets on the wires.
+///
+/// # Safety
+/// `message` is what a caller of sendmsg(2) has to pass.
+unsafe fn about_to_send(message: *const msghdr) {
+    if is_nowhere(message) || guard::inside() || !sessions::has_descriptors() {
+        return;
+    }
+    let one = |fd| {
+        if fork::is_own_table() {
+            epoll::passed_on(fd);
+            sessions::share();
+        }
+    };
+    // SAFETY: as the caller promises.
+    unsafe { each_right(message, one) };
+}
+
+/// Calls `one` for each descriptor among the control data.
+///
+/// # Safety
+/// `message` points to a msghdr with valid control data.
+unsafe fn each_right(message: *const msghdr, one: impl Fn(c_int)) {
+    // SAFETY: as the caller promises.
+    let whole = unsafe { message.read_unaligned() };
+    if whole.msg_controllen == 0 || is_nowhere(whole.msg_control) {
+        return;
+    }
+    let end = whole.msg_control.addr().saturating_add(whole.msg_controllen);
+    // SAFETY: as the caller promises.
+    let mut control = unsafe { libc::CMSG_FIRSTHDR(message) };
+    while !control.is_null() {
+        // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR return a whole header or null.
+        let header = unsafe { control.read_unaligned() };
+        if header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_RIGHTS {
+            // SAFETY: a whole header.
+            let data = unsafe { libc::CMSG_DATA(control) }.cast::<c_int>();
+            // A caller's length may be anything.
+            let there =
+                control.addr().saturating_add(header.cmsg_len).min(end).saturating_sub(data.addr());
+            for at in 0..there / size_of::<c_int>() {
+                // SAFETY: within the bytes of this header.
+                let place = unsafe { data.add(at) };
+                // SAFETY: as above; control data need not be aligned.
+                let fd = unsafe { place.read_unaligned() };
+                note(|| one(fd));
+            }
+        }
+        // SAFETY: a header of this message.
+        control = unsafe { libc::CMSG_NXTHDR(message, control) };
     }
 }
 
@@ -175,6 +256,8 @@ hook! {
                 return size(value);
             }
         }
+        // SAFETY: sendmsg(2) obliges its caller to pass a valid msghdr.
+        unsafe { about_to_send(message) };
         // SAFETY: the caller's arguments, unchanged.
         unsafe { real::sendmsg(fd, message, flags) }
     }
@@ -291,7 +374,16 @@ hook! {
             }
         }
         // SAFETY: the caller's arguments, unchanged.
-        unsafe { real::recvmmsg(fd, messages, count, flags, timeout) }
+        let outcome = unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
+        for at in 0..usize::try_from(outcome).unwrap_or(0) {
+            // SAFETY: one of the messages the kernel has filled.
+            let message = unsafe { messages.add(at) };
+            // SAFETY: as above; only an address is computed.
+            let header = unsafe { &raw const (*message).msg_hdr };
+            // SAFETY: the kernel has filled it.
+            unsafe { received(header) };
+        }
+        outcome
     }
 }
 
@@ -314,6 +406,14 @@ hook! {
             if let Some(value) = unsafe { each(messages, count, one) } {
                 return int(value);
             }
+        }
+        for at in 0..if is_nowhere(messages) { 0 } else { (count as usize).min(PARTS_MAX) } {
+            // SAFETY: sendmmsg(2) obliges its caller to pass `count` messages.
+            let message = unsafe { messages.add(at) };
+            // SAFETY: as above; only an address is computed.
+            let header = unsafe { &raw const (*message).msg_hdr };
+            // SAFETY: as above.
+            unsafe { about_to_send(header) };
         }
         // SAFETY: the caller's arguments, unchanged.
         unsafe { real::sendmmsg(fd, messages, count, flags) }

@@ -137,7 +137,7 @@ fn hand_over(
     let accepted = pair.placeholder.into_raw_fd();
     let entry = entry.with_if(Flag::V6, is_v6).with_if(Flag::Timed, listener.has(Flag::Timed));
     descriptors::set(accepted, entry);
-    table::remember_file(accepted);
+    session.set_file(socket.slot, table::remember_file(accepted));
     Outcome::Done(accepted as isize)
 }
 

@@ -69,6 +69,9 @@ pub(super) fn restore(fd: RawFd, entry: Entry) -> Restored {
     let Some(new_entry) = Entry::offloaded(Kind::Listener, served.socket) else {
         return Restored::NoCard;
     };
+    if let Some(session) = sessions::of(served.socket) {
+        session.set_file(served.socket.slot, descriptor::inode(fd));
+    }
     if let Some(record) = state.record(socket) {
         record.socket = served.socket;
     }

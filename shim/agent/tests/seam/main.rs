@@ -8,6 +8,7 @@
 
 mod attack;
 mod card;
+mod claiming;
 mod endings;
 mod hostile;
 mod joining;

@@ -24,7 +24,8 @@ const OWN_SESSION: SessionId = SessionId(0);
 const ONLY_REQUEST: RequestId = RequestId(0);
 /// "No socket yet" in a request.
 pub const NEW_SOCKET: SocketId = SocketId(u32::MAX);
-const UNSPECIFIED: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+pub(super) const UNSPECIFIED: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 thread_local! {
     // Const and without a destructor: usable in signal handlers and after thread-local storage is torn down.

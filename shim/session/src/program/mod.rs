@@ -25,7 +25,7 @@ use crate::memory::Memory;
 use crate::sync::{Ordering, fence};
 
 pub use control::{Found, Listening, NEW_SOCKET, requests_of_thread};
-pub use open::OpenError;
+pub use open::{CLAIM, OpenError};
 pub use stream::{Accept, Read, Write};
 
 /// A socket of a session. The generation tells it from an earlier socket in the same slot.
@@ -155,6 +155,18 @@ impl Session {
         }
     }
 
+    /// Notes the inode of the socket's placeholder, by which a program that inherits or receives a descriptor finds the socket.
+    pub fn set_file(&self, slot: SlotId, inode: u32) {
+        if let Some(words) = self.slot(slot) {
+            words.program.file.store(inode, Ordering::Release);
+        }
+    }
+
+    /// The socket whose placeholder has this inode. One look at every slot.
+    pub fn find_file(&self, inode: u32) -> Option<SlotId> {
+        find_file(&self.memory, self.memory.slots(), inode)
+    }
+
     fn slot(&self, slot: SlotId) -> Option<&Slot> {
         let words = self.memory.slot(slot.index)?;
         (words.generation.load(Ordering::SeqCst) == slot.generation).then_some(words)
@@ -187,4 +199,15 @@ impl Session {
             let _ = rustix::io::write(&self.doorbell, &1_u64.to_ne_bytes());
         }
     }
+}
+
+/// The slot among the first `slots` that holds a placeholder of this inode.
+pub(crate) fn find_file(memory: &Memory, slots: u32, inode: u32) -> Option<SlotId> {
+    (0..slots).find_map(|index| {
+        let words = memory.slot(index)?;
+        let is_it = inode != 0
+            && words.program.file.load(Ordering::Acquire) == inode
+            && matches!(words.state(), State::Listening | State::Connecting | State::Connected);
+        is_it.then(|| SlotId { index, generation: words.generation.load(Ordering::SeqCst) })
+    })
 }

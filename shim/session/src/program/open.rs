@@ -12,6 +12,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFla
 use crate::frame::{self, FRAME_BYTES_MAX, FrameFds, Received};
 use crate::layout::{LAYOUT_MAX, LAYOUT_MIN, RX_BYTES};
 use crate::memory::{Memory, MemoryError};
+use crate::program::control::{NEW_SOCKET, UNSPECIFIED};
 use crate::program::{Bell, Session};
 
 /// How long an agent may take to answer before the program goes on without it.
@@ -135,8 +136,38 @@ impl Session {
         placeholder: &[BorrowedFd<'_>],
     ) -> Result<Session, OpenError> {
         let control = connect(path)?;
-        greet(&control, path, program, placeholder)?;
-        let [memory, doorbell, hears, rings] = take_answer(&control, path)?;
+        say(&control, path, &hello(program), placeholder)?;
+        let fds = take_answer(&control, path)?;
+        Session::map(control, fds, path, fd_floor)
+    }
+
+    /// The session of a socket that another program opened, and whose `placeholder` this one inherited or received. `None`:
+    /// the agent knows no such socket.
+    ///
+    /// # Errors
+    /// As [`Session::open`].
+    pub fn claim(
+        path: &Path,
+        fd_floor: RawFd,
+        placeholder: BorrowedFd<'_>,
+    ) -> Result<Option<Session>, OpenError> {
+        let control = connect(path)?;
+        say(&control, path, &CLAIM, &[placeholder])?;
+        let [memory, doorbell, ..] = match take_answer(&control, path) {
+            Ok(fds) => fds,
+            Err(OpenError::Refused { reason, .. }) if reason.is_empty() => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        // The bell is for the one process that takes the ready list.
+        Session::map(control, [memory, doorbell, None, None], path, fd_floor).map(Some)
+    }
+
+    fn map(
+        control: OwnedFd,
+        [memory, doorbell, hears, rings]: FrameFds,
+        path: &Path,
+        fd_floor: RawFd,
+    ) -> Result<Session, OpenError> {
         let (Some(memory), Some(doorbell)) = (memory, doorbell) else {
             let what = "its Hello came without memory and doorbell".into();
             return Err(OpenError::Answer { path: path.into(), what });
@@ -156,6 +187,15 @@ impl Session {
         })
     }
 }
+
+/// What a program that has a placeholder and no session says instead of Hello, with the placeholder. Answered by the Hello of
+/// the session it belongs to, or by a Reply with the reason why not, which is empty if it belongs to none.
+pub const CLAIM: Message<'static> = Message::Accepted {
+    listener: NEW_SOCKET,
+    socket: NEW_SOCKET,
+    local: UNSPECIFIED,
+    peer: UNSPECIFIED,
+};
 
 fn connect(path: &Path) -> Result<OwnedFd, OpenError> {
     let socket = rustix::net::socket_with(
@@ -197,13 +237,8 @@ fn denied(path: &Path) -> OpenError {
     }
 }
 
-fn greet(
-    control: &OwnedFd,
-    path: &Path,
-    program: &str,
-    placeholder: &[BorrowedFd<'_>],
-) -> Result<(), OpenError> {
-    let hello = Message::Hello(Hello {
+fn hello(program: &str) -> Message<'_> {
+    Message::Hello(Hello {
         version_min: VERSION_MIN,
         version_max: VERSION_MAX,
         max_message_bytes: FRAME_BYTES_MAX as u32,
@@ -211,9 +246,17 @@ fn greet(
         layout_min: LAYOUT_MIN,
         layout_max: LAYOUT_MAX,
         program,
-    });
+    })
+}
+
+fn say(
+    control: &OwnedFd,
+    path: &Path,
+    message: &Message<'_>,
+    placeholder: &[BorrowedFd<'_>],
+) -> Result<(), OpenError> {
     let mut bytes = Vec::new();
-    mqttshim_schema::encode(&hello, &mut bytes)
+    mqttshim_schema::encode(message, &mut bytes)
         .map_err(|error| OpenError::Answer { path: path.into(), what: error.to_string() })?;
     match frame::send(control, &bytes, placeholder, SendFlags::empty()) {
         // An agent that refuses does not wait for this; its reason may be there all the same.

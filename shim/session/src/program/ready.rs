@@ -10,11 +10,11 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::entry::Kind;
-use crate::layout::Slot;
+use crate::layout::{LISTED, Slot, WIRE, WIRE_FOR_GOOD};
 use crate::lock;
 use crate::program::{Session, SlotId, stream};
 use crate::ready;
-use crate::sync::{Ordering, fence};
+use crate::sync::{AtomicU32, Ordering, fence};
 
 impl Session {
     /// What becomes readable when news came while the program dozed. `None`: the agent knows no ready list.
@@ -22,23 +22,39 @@ impl Session {
         self.bell.as_ref().map(|bell| bell.hears.as_fd())
     }
 
-    /// From now on news of this socket comes on the ready list. What is announced on its wire already stays there.
-    pub fn list(&self, slot: SlotId) {
-        if let Some(words) = self.slot(slot) {
-            words.listed.store(1, Ordering::Relaxed);
-        }
+    /// From now on news of this socket comes on the ready list. What is announced on its wire already stays there. `false`: it
+    /// stays on the wire for good, or is gone.
+    pub fn list(&self, slot: SlotId) -> bool {
+        self.slot(slot).is_some_and(|words| {
+            let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+            let before = words.listed.compare_exchange(WIRE, LISTED, success, failure);
+            before.unwrap_or_else(|other| other) != WIRE_FOR_GOOD
+        })
     }
 
     /// Whether news of this socket comes on the ready list.
     pub fn is_listed(&self, slot: SlotId) -> bool {
-        self.slot(slot).is_some_and(|words| words.listed.load(Ordering::Relaxed) == 1)
+        self.slot(slot).is_some_and(|words| words.listed.load(Ordering::Relaxed) == LISTED)
     }
 
     /// From now on news of this socket comes on its wire. `true`: there is some already, and its byte is on the way.
     pub fn unlist(&self, slot: SlotId) -> bool {
+        self.leave_list(slot, |listed| {
+            let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+            // On the wire already, perhaps for good: nothing changes.
+            let _ = listed.compare_exchange(LISTED, WIRE, success, failure);
+        })
+    }
+
+    /// The same, for good: a process holds the socket, or is about to, that does not see the list.
+    pub fn keep_on_wire(&self, slot: SlotId) -> bool {
+        self.leave_list(slot, |listed| listed.store(WIRE_FOR_GOOD, Ordering::Relaxed))
+    }
+
+    fn leave_list(&self, slot: SlotId, change: impl FnOnce(&AtomicU32)) -> bool {
         let Some(words) = self.slot(slot) else { return false };
         let Some(guard) = lock::lock(&words.lock) else { return false };
-        words.listed.store(0, Ordering::Relaxed);
+        change(&words.listed);
         let lacks_byte = stream::rx_token(words).wants_bytes();
         drop(guard);
         if lacks_byte {

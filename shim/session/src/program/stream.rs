@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
 use crate::entry::{self, Kind, PAYLOAD_BYTES_MAX, Says};
-use crate::layout::{RX_BYTES, Slot, State};
+use crate::layout::{LISTED, RX_BYTES, Slot, State};
 use crate::lock;
 use crate::program::{Session, SlotId};
 use crate::ring::Ring;
@@ -160,7 +160,7 @@ impl Session {
 
     /// The ring was emptied up to `tail`, or found so. Under the slot's lock.
     fn drained(&self, slot: SlotId, words: &Slot, tail: u64, placeholder: BorrowedFd<'_>) {
-        let is_listed = words.listed.load(Ordering::Relaxed) == 1;
+        let is_listed = words.listed.load(Ordering::Relaxed) == LISTED;
         let is_unannounced = rx_token(words).drained(
             if is_listed { token::LIST } else { token::BYTE },
             || words.agent.rx_head.load(Ordering::SeqCst) != tail,
