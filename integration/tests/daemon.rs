@@ -114,8 +114,10 @@ fn assert_reload_shuts_anonymous_clients_out(folder: &Folder, daemon: Daemon, po
     daemon.stop();
 }
 
+/// Whether the next daemon could listen there: as it does, beside connections in TIME_WAIT.
 fn ports_becomes_free(port: u16) -> bool {
-    wait::poll(wait::PATIENCE, || ports::is_free(port).then_some(())).is_some()
+    let listen = || std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, port)).ok();
+    wait::poll(wait::PATIENCE, listen).is_some()
 }
 
 #[test]
