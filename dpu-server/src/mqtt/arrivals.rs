@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! slow PUBLISH ──note──► window of its publisher and topic: [x y z]      subscriber a has x, y · b has x
-//! copy from the broker ──see──► b has y … everybody has z: the topic is settled, until note or unsettle
+//! copy from the broker ──see──► b has y … everybody has z: the topic is settled, until note or forget
 //! ```
 //!
 //! Copies are known by a hash of topic and payload. A copy counts for the earliest PUBLISH it can be, so what is not told apart
@@ -105,6 +105,8 @@ pub(crate) struct Arrivals {
     windows: HashMap<(ConnId, Topic), Window>,
     /// Whose windows a copy on a topic may be in.
     publishers: HashMap<Topic, Vec<ConnId>>,
+    /// Which topics each publisher has a window on.
+    topics: HashMap<ConnId, Vec<Topic>>,
     /// Topics on which nothing of a publisher is on its way, with the state of the route that was proven for.
     settled: HashMap<ConnId, HashMap<Topic, u64>>,
     /// Subscribers in `windows`.
@@ -130,17 +132,13 @@ impl Arrivals {
             Entry::Vacant(_) if count >= WINDOWS_MAX || self.targets >= TARGETS_MAX => return,
             Entry::Vacant(entry) => {
                 self.publishers.entry(topic).or_default().push(publisher);
+                self.topics.entry(publisher).or_default().push(topic);
                 entry.insert(Window::default())
             }
         };
         let before = window.targets.len();
         window.push(hash(payload), route);
         self.targets = self.targets - before + window.targets.len();
-    }
-
-    /// Something of this publisher goes to the broker of which nobody knows the topic.
-    pub(crate) fn unsettle(&mut self, publisher: ConnId) {
-        self.settled.remove(&publisher);
     }
 
     /// The broker sent a subscriber a PUBLISH with QoS 0.
@@ -171,17 +169,22 @@ impl Arrivals {
         settled.and_then(|it| it.get(&hash(topic.as_bytes()))) == Some(&route.changed_at())
     }
 
-    /// The publisher is gone.
+    /// The publisher is gone, or something of it goes to the broker of which nobody knows the topic: what was or will be seen of
+    /// earlier PUBLISHes proves nothing about that. A later one will, whose copies come behind it.
     pub(crate) fn forget(&mut self, publisher: ConnId) {
         self.settled.remove(&publisher);
-        let topics: Vec<Topic> =
-            self.windows.keys().filter(|key| key.0 == publisher).map(|key| key.1).collect();
-        for topic in topics {
+        for topic in self.topics.remove(&publisher).unwrap_or_default() {
             self.close(publisher, topic);
         }
     }
 
     fn close(&mut self, publisher: ConnId, topic: Topic) {
+        if let Entry::Occupied(mut topics) = self.topics.entry(publisher) {
+            topics.get_mut().retain(|&other| other != topic);
+            if topics.get().is_empty() {
+                topics.remove();
+            }
+        }
         if let Some(window) = self.windows.remove(&(publisher, topic)) {
             self.targets -= window.targets.len();
         }

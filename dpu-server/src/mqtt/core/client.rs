@@ -129,7 +129,7 @@ impl Core {
         if matches!(header.packet_type, PacketType::Publish | PacketType::Pubrel)
             && let Some(arrivals) = &mut self.arrivals
         {
-            arrivals.unsettle(conn);
+            arrivals.forget(conn);
         }
         match header.packet_type {
             PacketType::Publish => {

@@ -81,7 +81,7 @@ impl Core {
                 let route = self.routes.find(publish.topic, &mut self.sessions);
                 arrivals.note(conn, publish.topic, publish.payload, route);
             } else {
-                arrivals.unsettle(conn);
+                arrivals.forget(conn);
             }
         }
         match reason {

@@ -364,6 +364,24 @@ proptest! {
     }
 }
 
+#[test]
+fn what_is_on_its_way_with_another_qos_is_not_overtaken_either() {
+    let mut scene = Scene::new();
+    scene.core.expect_late_deliveries();
+    let broker = Broker { mailboxes: Some(BTreeMap::new()), ..Broker::default() };
+    let publish = |is_slow| Move::Publish { client: 2, topic: "a", is_slow };
+    // The copies of the first two prove nothing about the third, which the broker has yet to read.
+    let moves = [
+        publish(true),
+        publish(false),
+        Move::Serve(2),
+        publish(true),
+        Move::Deliver(4, 2),
+        publish(false),
+    ];
+    spend(scene, broker, &moves).unwrap();
+}
+
 /// An afternoon of four clients and one that watches them.
 fn spend(mut scene: Scene, mut broker: Broker, moves: &[Move]) -> Result<(), TestCaseError> {
     let clients: Vec<_> = ["w", "x", "y", "z"]
