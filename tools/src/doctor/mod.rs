@@ -142,13 +142,14 @@ fn release(path: &Path) -> Finding {
 }
 
 /// Every variable the library or this program reads.
-const VARIABLES: [&str; 7] = [
+const VARIABLES: [&str; 8] = [
     "MQTTSHIM_LISTEN",
     "MQTTSHIM_RULES",
     "MQTTSHIM_SESSION",
     "MQTTSHIM_FALLBACK",
     "MQTTSHIM_LOG",
     "MQTTSHIM_TRACE",
+    "MQTTSHIM_EPOLL",
     "MQTTSHIM_LIBRARY",
 ];
 
