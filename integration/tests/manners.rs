@@ -76,7 +76,8 @@ fn a_broker_gets_no_thread_and_no_small_descriptor_from_us() {
     eprintln!("{small} descriptors each, {private} of ours, {} bytes resident", {
         procfs::resident_bytes(ours.pid())
     });
-    assert!(private <= 4, "{private} descriptors of ours");
+    // Control socket, doorbell, both ends of the bell, and the number kept free for a broker that has run out of them.
+    assert!(private <= 5, "{private} descriptors of ours");
     drop(clients);
 }
 
