@@ -188,6 +188,7 @@ pub(super) fn add(sum: &mut CoreCounters, other: &CoreCounters) {
     sum.deliveries_card += other.deliveries_card;
     sum.deliveries_broker += other.deliveries_broker;
     sum.pings_injected += other.pings_injected;
+    sum.policy_changes += other.policy_changes;
     sum.turned_opaque += other.turned_opaque;
     for (sum, other) in sum.publishes_broker.iter_mut().zip(&other.publishes_broker) {
         *sum += other;

@@ -59,7 +59,7 @@ const LINGER_ENDED: Duration = Duration::from_secs(5);
 const ACCEPT_RETRY: Duration = Duration::from_secs(1);
 
 /// Settings of the card.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct CardConfig {
     /// For every session's core.
     pub core: CoreConfig,

@@ -86,7 +86,7 @@ impl<A: Attach, S: Stack> Card<A, S> {
         *self.by_id.entry(id).or_insert_with(|| {
             self.sessions.insert(Session {
                 id,
-                core: Core::new(self.config.core),
+                core: Core::new(self.config.core.clone()),
                 program: String::new(),
                 sockets: 0,
                 is_ended: false,

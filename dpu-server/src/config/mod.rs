@@ -217,6 +217,7 @@ impl File {
                 Some(TrustChoice::Suback) => Trust::Suback,
             },
             limits: limits.core()?,
+            ..CoreConfig::default()
         };
         let sockets_max =
             limits.sockets_max.map(|max| range("limits.sockets_max", max, 2, 1 << 20));

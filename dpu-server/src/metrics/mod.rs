@@ -28,10 +28,11 @@ const PUBLISH_INTERVAL: Duration = Duration::from_millis(20);
 const CARD_REASON: &str = "all_rules_hold";
 
 /// Reasons that stand against every PUBLISH, whatever its topic.
-const SLOW_REASONS: [Reason; 6] = [
+const SLOW_REASONS: [Reason; 7] = [
     Reason::TrustNotEstablished,
     Reason::OutsideListener,
     Reason::OutsideConnection,
+    Reason::Plugin,
     Reason::OpaqueConnection,
     Reason::UnknownSession,
     Reason::SubscribePending,
@@ -111,6 +112,11 @@ const SUBSCRIPTIONS: Family =
     gauge("mqttshim_subscriptions", &[], "Subscriptions the card knows of");
 const PINGS: Family =
     counter("mqttshim_pings_injected_total", &[], "PINGREQs the card added towards a broker");
+const POLICY_CHANGES: Family = counter(
+    "mqttshim_policy_changes_total",
+    &[],
+    "Times that a broker may have changed who may do what",
+);
 const OPAQUE: Family = counter(
     "mqttshim_opaque_connections_total",
     &[],
@@ -163,6 +169,7 @@ fn readings(snapshot: &Snapshot, mut tell: impl FnMut(&'static Family, &[&'stati
     tell(&MQTT_SESSIONS, &[], core.sessions);
     tell(&SUBSCRIPTIONS, &[], core.subscriptions);
     tell(&PINGS, &[], core.pings_injected);
+    tell(&POLICY_CHANGES, &[], core.policy_changes);
     tell(&OPAQUE, &[], core.turned_opaque);
     tell(&SENDS, &["io_uring"], survey.sends.batched);
     tell(&SENDS, &["plain"], survey.sends.plain);

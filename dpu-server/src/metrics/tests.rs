@@ -16,6 +16,7 @@ fn busy() -> Snapshot {
     core.outbox_dropped = [5; DropReason::ALL.len()];
     core.pings_injected = 6;
     core.turned_opaque = 7;
+    core.policy_changes = 24;
     core.connections = 8;
     core.sessions = 9;
     core.subscriptions = 10;

@@ -1,5 +1,7 @@
 //! What the operator can set: how far to trust the broker's SUBACK, and a limit on everything that grows.
 
+use std::sync::Arc;
+
 /// How the card learns who may receive what.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Trust {
@@ -12,10 +14,12 @@ pub enum Trust {
 }
 
 /// Settings of one [`Core`](super::Core).
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct CoreConfig {
     /// How the card learns who may receive what.
     pub trust: Trust,
+    /// Plugins of the broker, by file name or path, that neither change nor deny messages unseen.
+    pub trusted_plugins: Arc<[String]>,
     /// Bounds.
     pub limits: Limits,
 }

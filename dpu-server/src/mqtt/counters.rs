@@ -46,6 +46,8 @@ pub struct Counters {
     pub outbox_dropped: [u64; DropReason::ALL.len()],
     /// PINGREQs added to a stream towards the broker.
     pub pings_injected: u64,
+    /// Times that the broker may have changed who may do what.
+    pub policy_changes: u64,
     /// Connections that became opaque.
     pub turned_opaque: u64,
     /// Connections now.

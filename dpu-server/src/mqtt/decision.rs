@@ -46,6 +46,8 @@ pub enum Reason {
     OutsideListener,
     /// The broker has a connection of its own, perhaps a bridge, that the card does not see.
     OutsideConnection,
+    /// The broker has loaded a plugin the card does not know, and nobody trusts.
+    Plugin,
     /// Some connection cannot be read: TLS, WebSocket, a bridge, a malformed packet, a limit.
     OpaqueConnection,
     /// The broker went on with a session whose subscriptions the card does not know.
@@ -78,7 +80,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in order.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::TrustNotEstablished,
         Self::NotConnected,
         Self::Reauthenticating,
@@ -92,6 +94,7 @@ impl Reason {
         Self::TopicTooDeep,
         Self::OutsideListener,
         Self::OutsideConnection,
+        Self::Plugin,
         Self::OpaqueConnection,
         Self::UnknownSession,
         Self::SubscribePending,
@@ -124,6 +127,7 @@ impl Reason {
             Self::TopicTooDeep => "topic_too_deep",
             Self::OutsideListener => "outside_listener",
             Self::OutsideConnection => "outside_connection",
+            Self::Plugin => "plugin",
             Self::OpaqueConnection => "opaque_connection",
             Self::UnknownSession => "unknown_session",
             Self::SubscribePending => "subscribe_pending",
@@ -156,6 +160,7 @@ pub(crate) enum Decision<'r> {
 pub(crate) struct BlindSpots {
     pub(crate) outside_listeners: u32,
     pub(crate) outside_connections: u32,
+    pub(crate) plugins: u32,
     pub(crate) opaque_connections: u32,
     /// Sessions the broker went on with, or the card had no room for.
     pub(crate) unknown_sessions: usize,
@@ -170,6 +175,7 @@ impl BlindSpots {
         match self {
             _ if outside_listeners > 0 => Some(Reason::OutsideListener),
             _ if outside_connections > 0 => Some(Reason::OutsideConnection),
+            _ if self.plugins > 0 => Some(Reason::Plugin),
             _ if opaque_connections > 0 => Some(Reason::OpaqueConnection),
             _ if self.unknown_sessions > 0 => Some(Reason::UnknownSession),
             _ if self.early_subscribers > 0 => Some(Reason::SubscribePending),
@@ -195,7 +201,9 @@ pub(crate) struct Facts {
 pub(crate) fn rule_out(facts: &Facts, header: &FixedHeader, limits: &Limits) -> Option<Reason> {
     let held_bytes_max = limits.inspect_bytes_max + super::config::PUBLISH_HEADER_BYTES_MAX;
     match header {
-        _ if facts.trust == Trust::Observed => Some(Reason::TrustNotEstablished),
+        _ if facts.trust == Trust::Observed => {
+            facts.blind_spots.reason().or(Some(Reason::TrustNotEstablished))
+        }
         _ if !facts.is_connected => Some(Reason::NotConnected),
         _ if facts.is_reauthenticating => Some(Reason::Reauthenticating),
         _ if header.qos() > 0 => Some(Reason::QosAboveZero),

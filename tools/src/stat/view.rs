@@ -25,7 +25,7 @@ const DROPPED: &str = "mqttshim_outbox_dropped_total";
 const SLOW: &str = "mqttshim_slow_sessions";
 
 /// What each reason means; others are shown by their label.
-const REASONS: [(&str, &str); 28] = [
+const REASONS: [(&str, &str); 29] = [
     ("all_rules_hold", "distributed by the card"),
     (
         "trust_not_established",
@@ -49,6 +49,7 @@ const REASONS: [(&str, &str); 28] = [
         "outside_connection",
         "the broker has an outgoing connection, such as a bridge, that the card does not see",
     ),
+    ("plugin", "the broker has loaded a plugin that the card does not know"),
     (
         "opaque_connection",
         "a client speaks something the card cannot read (TLS, WebSocket, a bridge)",

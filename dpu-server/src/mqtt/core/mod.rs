@@ -1,13 +1,15 @@
 //! The core itself: one broker's connections, sessions and routes, and the inputs and outputs of design.
 //!
 //! Split by what flows: `client` what clients send, `broker` what the broker sends, `distribute` a PUBLISH on its way,
-//! `attendance` who is there (CONNACK, SUBACK, the end of a connection), `pings` what the card asks of the broker.
+//! `attendance` who is there (CONNACK, SUBACK, the end of a connection), `pings` what the card asks of the broker, `policy` who may do
+//! what.
 
 mod attendance;
 mod broker;
 mod client;
 mod distribute;
 mod pings;
+mod policy;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -43,6 +45,8 @@ pub struct Core {
     counters: Counters,
     /// For a broker whose answer to a PINGREQ does not prove that it has delivered what came before.
     arrivals: Option<Arrivals>,
+    /// Changes of policy that no client asked for are reported.
+    is_policy_watched: bool,
 }
 
 /// Why everything goes to the broker, if it does, and how much there is.
@@ -54,16 +58,18 @@ pub struct Status {
     pub opaque_connections: u32,
     /// Sessions whose subscriptions the card does not know.
     pub unknown_sessions: usize,
+    /// Changes of policy are reported, see [`Core::handle_policy_watched`].
+    pub is_policy_watched: bool,
 }
 
 impl Core {
     /// A core that has seen nothing.
     pub fn new(config: CoreConfig) -> Self {
         Self {
+            routes: Routes::new(config.limits.routes_max),
             config,
             connections: Connections::default(),
             sessions: Sessions::default(),
-            routes: Routes::new(config.limits.routes_max),
             blind_spots: BlindSpots::default(),
             lost_sessions: 0,
             outbox_total: TotalBytes::default(),
@@ -71,6 +77,7 @@ impl Core {
             timers: BinaryHeap::new(),
             counters: Counters::default(),
             arrivals: None,
+            is_policy_watched: false,
         }
     }
 
@@ -194,9 +201,10 @@ impl Core {
         let untrusted =
             (self.config.trust == Trust::Observed).then_some(Reason::TrustNotEstablished);
         Status {
-            slow_reason: untrusted.or_else(|| spots.reason()),
+            slow_reason: spots.reason().or(untrusted),
             opaque_connections: spots.opaque_connections,
             unknown_sessions: spots.unknown_sessions,
+            is_policy_watched: self.is_policy_watched,
         }
     }
 

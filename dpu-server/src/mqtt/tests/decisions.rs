@@ -328,6 +328,7 @@ fn every_reason_is_reached_by_a_test() {
         include_str!("sessions.rs"),
         include_str!("streams.rs"),
         include_str!("barriers.rs"),
+        include_str!("policy.rs"),
     ];
     for reason in Reason::ALL {
         let call = format!(", Reason::{reason:?}, ");

@@ -4,6 +4,7 @@ mod arrivals;
 mod barriers;
 mod decisions;
 mod packets;
+mod policy;
 mod scene;
 mod sessions;
 mod simulation;

@@ -19,7 +19,7 @@ impl Scene {
     }
 
     pub(super) fn with_limits(limits: Limits) -> Self {
-        Self::with_config(CoreConfig { trust: Trust::Suback, limits })
+        Self::with_config(CoreConfig { trust: Trust::Suback, limits, ..CoreConfig::default() })
     }
 
     pub(super) fn with_config(config: CoreConfig) -> Self {

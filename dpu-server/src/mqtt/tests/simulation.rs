@@ -163,7 +163,7 @@ proptest! {
         events in events(), is_late: bool, cut in 1..20_usize,
     ) {
         let config = CoreConfig { trust: crate::mqtt::Trust::Suback, ..CoreConfig::default() };
-        let (whole, whole_lives) = play(config, is_late, &events, usize::MAX);
+        let (whole, whole_lives) = play(config.clone(), is_late, &events, usize::MAX);
         let (split, split_lives) = play(config, is_late, &events, cut);
         for (whole, split) in whole_lives.iter().zip(&split_lives) {
             prop_assert_eq!(&whole.to_broker, &split.to_broker);
