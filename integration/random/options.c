@@ -61,17 +61,6 @@ static void get(int fd, char **words, int is_spent)
 /* timeout S receive|send MS: 0 or longer than nothing, shorter than patience */
 static void limit(int fd, char **words)
 {
-	struct file *file = file_of(atoi(words[1]) % SLOTS);
-	/* docs/conformance.md: a connection that waits has its listener's already. */
-	if (file && file->kind == LISTENER && file->waiting > 0) {
-		say_skipped("clients wait for it");
-		return;
-	}
-	/* docs/conformance.md: the other process' accept does not know. */
-	if (file && file->kind == LISTENER && is_shared(atoi(words[1]) % SLOTS)) {
-		say_skipped("it is shared");
-		return;
-	}
 	struct timeval limit = {.tv_usec = atoi(words[3]) * 1000};
 	int option = is(words[2], "send") ? SO_SNDTIMEO : SO_RCVTIMEO;
 	say_result(setsockopt(fd, SOL_SOCKET, option, &limit, sizeof limit));

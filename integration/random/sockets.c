@@ -111,6 +111,14 @@ static void take(char **words)
 	note_accepted(taken, &peer, length, target, listener);
 }
 
+static void show_timeout(const char *name, int fd, int option)
+{
+	struct timeval limit = {0};
+	socklen_t length = sizeof limit;
+	if (getsockopt(fd, SOL_SOCKET, option, &limit, &length) == 0)
+		say(" %s %ld", name, (long)(limit.tv_sec * 1000000 + limit.tv_usec));
+}
+
 /* Says what accept returned, and puts the connection into the slot `target`. */
 void note_accepted(int taken, const struct sockaddr_storage *peer, socklen_t length, int target, struct file *listener)
 {
@@ -119,6 +127,8 @@ void note_accepted(int taken, const struct sockaddr_storage *peer, socklen_t len
 		return;
 	}
 	say_address((const void *)peer, length);
+	show_timeout("receive", taken, SO_RCVTIMEO);
+	show_timeout("send", taken, SO_SNDTIMEO);
 	int file = add_file(CONNECTION);
 	struct link *link = link_from(peer);
 	if (link) {
@@ -293,15 +303,18 @@ static void set_mode(char **words)
 	say_result(result);
 }
 
-/* flags S; cloexec S 0|1 */
+/* flags S: and the time-outs, in microseconds */
 static void show_flags(char **words)
 {
 	int fd = fd_of(number(words[1])), flags = fcntl(fd, F_GETFL);
-	if (flags < 0)
+	if (flags < 0) {
 		say_error(errno);
-	else
-		say(" %s%s fd %d", flags & O_NONBLOCK ? "nowait" : "wait", (flags & O_ACCMODE) == O_RDWR ? "" : " not rdwr",
-		    fcntl(fd, F_GETFD));
+		return;
+	}
+	say(" %s%s fd %d", flags & O_NONBLOCK ? "nowait" : "wait", (flags & O_ACCMODE) == O_RDWR ? "" : " not rdwr",
+	    fcntl(fd, F_GETFD));
+	show_timeout("receive", fd, SO_RCVTIMEO);
+	show_timeout("send", fd, SO_SNDTIMEO);
 }
 
 /* name S; peer S */

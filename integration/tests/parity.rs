@@ -324,6 +324,20 @@ cases! {
     small_writes_of_threads_do_not_mix
     cancelled_threads_harm_nobody
 
+    // timeouts.c
+    connections_have_the_time_outs_their_listener_has
+    a_connection_has_the_time_outs_its_listener_had_when_it_came
+    a_time_out_set_before_listen_and_changed_after_holds_for_who_came_before
+    a_client_that_reset_leaves_a_connection_with_time_outs
+    a_time_out_set_in_one_process_holds_in_the_other
+    a_time_out_set_in_another_process_before_listen_holds
+    whoever_waits_in_accept_keeps_the_time_out_it_began_with
+    a_read_that_is_woken_for_nothing_ends_in_its_time
+    a_listener_refuses_the_time_outs_the_kernel_refuses
+    a_listener_s_time_outs_are_not_those_of_poll
+    a_socket_that_connects_keeps_its_time_outs
+    what_was_set_on_a_listener_stays_when_it_is_shut_down
+
     // files.c
     splice_moves_from_a_socket_to_a_pipe
     splice_moves_from_a_pipe_to_a_socket

@@ -159,7 +159,6 @@ fn adopt(fd: RawFd, number: u8, session: &'static Session, slot: SlotId, name: S
     let is_pending = session.state(slot) == SocketState::Connecting;
     let entry = entry
         .with_if(Flag::V6, local.is_some_and(|address| address.is_ipv6()))
-        .with(Flag::Timed)
         .with(Flag::Shared)
         .with_if(Flag::Pending, is_pending);
     session.retain(slot);

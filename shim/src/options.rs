@@ -85,7 +85,9 @@ const V6: [(i32, i32, usize); 12] = [
     (libc::SOL_IPV6, libc::IPV6_FREEBIND, 4),
     (libc::SOL_IPV6, libc::IPV6_TRANSPARENT, 4),
 ];
-const _: () = assert!(COMMON.len() + V6.len() <= OPTIONS_MAX);
+/// Options in a list that grows by what is set later: two more are the time-outs.
+const NOTED_MAX: usize = OPTIONS_MAX - 2;
+const _: () = assert!(COMMON.len() + V6.len() <= NOTED_MAX);
 
 /// One option.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -121,6 +123,37 @@ impl OptionList {
             }
         }
         Ok(list)
+    }
+
+    /// The values that these options have at `fd`.
+    pub(crate) fn of(fd: RawFd, options: &[(i32, i32, usize)]) -> OptionList {
+        let values = options.iter().map(|&(level, name, size)| Saved::read(fd, level, name, size));
+        OptionList(values.flatten().collect())
+    }
+
+    /// These without those whose value, of one number or two, says no more than `usual`.
+    pub(crate) fn that_are_set(mut self, usual: u8) -> OptionList {
+        self.0
+            .retain(|saved| saved.value[0] != usual || saved.value[1..].iter().any(|&it| it != 0));
+        self
+    }
+
+    /// These, then `others`.
+    pub(crate) fn and(mut self, others: &OptionList) -> OptionList {
+        self.0.extend_from_slice(&others.0);
+        self
+    }
+
+    /// Remembers that an option was set. A value that is too long is not remembered, nor is one more than messages carry.
+    pub(crate) fn note(&mut self, level: i32, name: i32, value: &[u8]) {
+        self.0.retain(|saved| (saved.level, saved.name) != (level, name));
+        let length = value.len();
+        if length > VALUE_BYTES_MAX || self.0.len() == NOTED_MAX {
+            return;
+        }
+        let mut saved = Saved { level, name, value: [0; VALUE_BYTES_MAX], length };
+        saved.value[..length].copy_from_slice(value);
+        self.0.push(saved);
     }
 
     /// These without those that `earlier` has with the same value.
@@ -217,6 +250,33 @@ mod tests {
         let later = OptionList::changed(fd.as_raw_fd(), true).unwrap().since(&earlier);
         let names: Vec<i32> = later.as_options().iter().map(|option| option.name).collect();
         assert_eq!(names, [libc::TCP_NODELAY]);
+    }
+
+    #[test]
+    fn an_option_is_noted_once_and_the_list_stays_one_a_message_carries() {
+        let mut list = OptionList::default();
+        list.note(libc::SOL_TCP, libc::TCP_NODELAY, &[1, 0, 0, 0]);
+        list.note(libc::SOL_TCP, libc::TCP_NODELAY, &[0; 4]);
+        let values: Vec<&[u8]> = list.as_options().iter().map(|option| option.value).collect();
+        assert_eq!(values, [[0; 4]]);
+        list.note(libc::SOL_TCP, libc::TCP_NODELAY, &[0; VALUE_BYTES_MAX + 1]);
+        assert_eq!(list, OptionList::default());
+        (0..200).for_each(|name| list.note(libc::SOL_TCP, name, &[1]));
+        assert_eq!(list.as_options().len(), NOTED_MAX);
+    }
+
+    #[test]
+    fn only_what_differs_from_the_usual_is_set() {
+        let fd = socket(AddressFamily::INET);
+        let which = [(libc::SOL_SOCKET, libc::SO_RCVLOWAT, 4)];
+        let list = || OptionList::of(fd.as_raw_fd(), &which).that_are_set(1);
+        assert_eq!(list(), OptionList::default());
+        for low_water in [2_i32, 257] {
+            let value = low_water.to_ne_bytes();
+            descriptor::set_option(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, &value)
+                .unwrap();
+            assert_eq!(list().as_options()[0].value, value);
+        }
     }
 
     #[test]

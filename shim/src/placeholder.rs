@@ -3,11 +3,10 @@
 //! Every descriptor of the old file gets it, with its own close-on-exec flag. Blocking mode, time-outs and epoll registrations
 //! move over: the kernel keeps them with the file, and the file changes.
 
-use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::os::fd::{OwnedFd, RawFd};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
-use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::descriptor;
@@ -16,6 +15,7 @@ use crate::epoll as user_level;
 use crate::log::say;
 use crate::registrations;
 use crate::sessions;
+use crate::sockets::timeouts;
 use crate::table::{self, Entry, Flag, Kind};
 use crate::watches::{self, Watch};
 
@@ -26,7 +26,7 @@ use crate::watches::{self, Watch};
 /// When the kernel refuses the first of them; nothing has changed then.
 pub(crate) fn install(fd: RawFd, new: Entry, placeholder: &OwnedFd) -> Result<(), Errno> {
     let old = table::get(fd);
-    inherit(fd, old, placeholder)?;
+    inherit(fd, placeholder)?;
     put(fd, old, new, placeholder)?;
     if old.has(Flag::Shared) {
         let others: Vec<(RawFd, Entry)> = descriptors::aliases(old).collect();
@@ -40,21 +40,9 @@ pub(crate) fn install(fd: RawFd, new: Entry, placeholder: &OwnedFd) -> Result<()
 }
 
 /// Gives a new placeholder the modes of the socket at `fd`.
-fn inherit(fd: RawFd, old: Entry, placeholder: &OwnedFd) -> Result<(), Errno> {
+fn inherit(fd: RawFd, placeholder: &OwnedFd) -> Result<(), Errno> {
     rustix::io::ioctl_fionbio(placeholder, descriptor::is_nonblocking(fd))?;
-    if old.has(Flag::Timed) {
-        copy_timeouts(fd, placeholder)?;
-    }
-    Ok(())
-}
-
-/// Gives `to` the time-outs of the socket at `from`.
-pub(crate) fn copy_timeouts(from: RawFd, to: impl AsFd) -> Result<(), Errno> {
-    for which in [Timeout::Recv, Timeout::Send] {
-        let timeout = sockopt::socket_timeout(descriptor::borrow(from), which)?;
-        sockopt::set_socket_timeout(&to, which, timeout)?;
-    }
-    Ok(())
+    timeouts::copy(fd, placeholder)
 }
 
 /// Takes the placeholder at `fd`, and at every other descriptor of the same socket, away again: a fresh socket of the kernel
@@ -67,7 +55,7 @@ pub(crate) fn withdraw(fd: RawFd) -> Result<(), Errno> {
     let old = table::get(fd);
     let family = if old.has(Flag::V6) { AddressFamily::INET6 } else { AddressFamily::INET };
     let fresh = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    inherit(fd, old, &fresh)?;
+    inherit(fd, &fresh)?;
     let new = Entry::undecided();
     // Ends the waits of other threads on the old file.
     let _ = rustix::net::shutdown(descriptor::borrow(fd), rustix::net::Shutdown::Both);

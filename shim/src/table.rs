@@ -79,15 +79,13 @@ pub(crate) enum Flag {
     V6 = 1,
     /// Another descriptor may name the same open file. An epoll set: it is waited for where we cannot see it.
     Shared = 2,
-    /// A time-out was set, which a placeholder has to inherit.
-    Timed = 4,
     /// Undecided: an epoll set holds it that could not be remembered, so it must stay. Connection: `connect` has yet to
     /// report success.
-    Pending = 8,
+    Pending = 4,
 }
 
 /// What a descriptor keeps when its socket becomes something else.
-const LASTING: [Flag; 3] = [Flag::V6, Flag::Shared, Flag::Timed];
+const LASTING: [Flag; 2] = [Flag::V6, Flag::Shared];
 
 /// The families given out: which undecided descriptors are copies of one another.
 static FAMILIES: AtomicU32 = AtomicU32::new(0);
@@ -257,7 +255,7 @@ mod tests {
     fn an_entry_keeps_kind_flags_and_socket_apart() {
         let entry = Entry::offloaded(Kind::Connection, SOCKET).unwrap();
         assert_eq!((entry.kind(), entry.socket()), (Kind::Connection, Some(SOCKET)));
-        for flag in [Flag::V6, Flag::Shared, Flag::Timed, Flag::Pending] {
+        for flag in [Flag::V6, Flag::Shared, Flag::Pending] {
             let flagged = entry.with(flag);
             assert!(flagged.has(flag) && !entry.has(flag));
             assert_eq!((flagged.kind(), flagged.socket()), (Kind::Connection, Some(SOCKET)));

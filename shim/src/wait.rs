@@ -23,16 +23,23 @@ use crate::real;
 /// Signals there are: SIGRTMAX on every Linux but MIPS.
 const SIGNALS_MAX: c_int = 64;
 
-/// The waiting of one call, which has one time limit however often it waits.
+/// The waiting of one call, which has one time limit however often it waits: the one that was set when it began to.
 pub(crate) struct Waiting {
     started: Instant,
+    limit: Option<Limit>,
+    /// It has waited for a byte before.
+    is_again: bool,
     /// Tells of each arrival.
     arrivals: Option<OwnedFd>,
 }
 
+/// How long a call may wait. `None`: for ever.
+#[derive(Clone, Copy)]
+struct Limit(Option<Duration>);
+
 impl Waiting {
     pub(crate) fn new() -> Waiting {
-        Waiting { started: Instant::now(), arrivals: None }
+        Waiting { started: Instant::now(), limit: None, is_again: false, arrivals: None }
     }
 
     /// Waits for what an attempt asked for.
@@ -46,7 +53,7 @@ impl Waiting {
         outcome: Outcome,
     ) -> Result<Woken, Errno> {
         match outcome {
-            Outcome::AwaitReadable { moved: 0 } => readable(fd),
+            Outcome::AwaitReadable { moved: 0 } => self.readable(fd),
             Outcome::AwaitReadable { .. } if descriptor::is_nonblocking(fd) => Err(Errno::AGAIN),
             Outcome::AwaitReadable { .. } => self.ready(fd, libc::POLLIN, Timeout::Recv, false),
             Outcome::AwaitAcceptable => self.ready(fd, libc::POLLIN, Timeout::Recv, true),
@@ -68,13 +75,28 @@ impl Waiting {
     }
 
     /// What is left of the call's time. `None`: there is no limit.
-    fn left(&self, fd: RawFd, limit: Timeout) -> Result<Option<Duration>, Errno> {
-        let limit = sockopt::socket_timeout(descriptor::borrow(fd), limit)?;
+    fn left(&mut self, fd: RawFd, which: Timeout) -> Result<Option<Duration>, Errno> {
+        let limit = match self.limit {
+            Some(Limit(limit)) => limit,
+            None => sockopt::socket_timeout(descriptor::borrow(fd), which)?,
+        };
+        self.limit = Some(Limit(limit));
         Ok(limit.map(|limit| limit.saturating_sub(self.started.elapsed())))
     }
 
+    /// Waits until a read would not block. What woke it before may have been another thread's.
+    fn readable(&mut self, fd: RawFd) -> Result<Woken, Errno> {
+        if std::mem::replace(&mut self.is_again, true)
+            && !descriptor::is_nonblocking(fd)
+            && self.left(fd, Timeout::Recv)?.is_some()
+        {
+            return self.ready(fd, libc::POLLIN, Timeout::Recv, false);
+        }
+        readable(fd)
+    }
+
     fn ready(
-        &self,
+        &mut self,
         fd: RawFd,
         events: i16,
         limit: Timeout,
@@ -104,6 +126,7 @@ impl Waiting {
     /// Waits until something arrives at a placeholder that is readable already: its edges tell. The first time it only makes
     /// ready to wait, because something may have come before.
     fn more(&mut self, fd: RawFd) -> Result<Woken, Errno> {
+        let left = self.left(fd, Timeout::Recv)?;
         let Some(set) = &self.arrivals else {
             let set = epoll::create(CreateFlags::CLOEXEC)?;
             let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
@@ -111,7 +134,7 @@ impl Waiting {
             self.arrivals = Some(set);
             return Ok(Woken::Ready);
         };
-        let left = self.left(fd, Timeout::Recv)?.map(|left| Timespec {
+        let left = left.map(|left| Timespec {
             tv_sec: left.as_secs().cast_signed(),
             tv_nsec: left.subsec_nanos().into(),
         });
@@ -123,7 +146,7 @@ impl Waiting {
     }
 }
 
-/// Waits until a read of the placeholder would not block.
+/// The same by the kernel alone, which knows the limit.
 fn readable(fd: RawFd) -> Result<Woken, Errno> {
     let mut byte = 0_u8;
     let target = (&raw mut byte).cast();

@@ -146,6 +146,23 @@ fn a_card_that_dies_resets_connections_costs_no_time_and_is_served_again() {
 }
 
 #[test]
+fn what_a_listener_was_given_while_it_listened_holds_on_the_next_card_too() {
+    let (folder, program) = stage();
+    let card = Card::start(folder.path());
+    let mut server = Server::start(&mut offloaded(&folder, &program), "late_options");
+    let mut line = String::new();
+    drop(server.connect());
+    server.output.read_line(&mut line).unwrap();
+    drop(card);
+    let _card = Card::start(folder.path());
+    let mut client = server.connect_patiently();
+    server.output.read_line(&mut line).unwrap();
+    assert_eq!(line, "idle 77, receives 3 s\n".repeat(2));
+    client.write_all(b"q").unwrap();
+    server.assert_ok("the next card");
+}
+
+#[test]
 fn restarts_leave_no_descriptors_behind() {
     let (folder, program) = stage();
     let card = Card::start(folder.path());

@@ -87,6 +87,28 @@ impl State {
     }
 }
 
+/// Where a listener's connections have their time-outs from.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u32)]
+pub enum Inheritance {
+    /// They have none.
+    Nothing = 0,
+    /// The listener, which has had the same ones since it began to listen.
+    Listener = 1,
+    /// The card's own end of each, because the listener's were changed while clients may have been waiting.
+    Card = 2,
+}
+
+impl Inheritance {
+    pub(crate) fn from_word(word: u32) -> Inheritance {
+        match word {
+            0 => Inheritance::Nothing,
+            1 => Inheritance::Listener,
+            _ => Inheritance::Card,
+        }
+    }
+}
+
 /// News of a socket comes as a byte on its wire.
 pub(crate) const WIRE: u32 = 0;
 /// News comes on the ready list, and no byte on the wire.
@@ -149,6 +171,8 @@ pub(crate) struct ProgramWords {
     pub(crate) rx_asked: AtomicU32,
     /// The inode of the socket's placeholder; 0 while there is none.
     pub(crate) file: AtomicU32,
+    /// Of a listener, as [`Inheritance`] says. The agent does not look.
+    pub(crate) inheritance: AtomicU32,
 }
 
 impl Slot {
@@ -186,6 +210,7 @@ impl Slot {
         }
         program.rx_asked.store(BYTE, Ordering::Relaxed);
         program.file.store(0, Ordering::Relaxed);
+        program.inheritance.store(Inheritance::Nothing as u32, Ordering::Relaxed);
         // On the ready list it stays: whoever takes it off finds nothing to read.
         agent.rx_armed.store(BYTE, Ordering::SeqCst);
     }

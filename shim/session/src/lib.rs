@@ -44,7 +44,7 @@ mod ring;
 #[cfg(not(loom))]
 pub use entry::{Entry, Kind, PAYLOAD_BYTES_MAX, RingViolation};
 #[cfg(not(loom))]
-pub use layout::{LAYOUT_MAX, LAYOUT_MIN, RX_BYTES, SOCKETS_MAX, State, TX_BYTES};
+pub use layout::{Inheritance, LAYOUT_MAX, LAYOUT_MIN, RX_BYTES, SOCKETS_MAX, State, TX_BYTES};
 #[cfg(not(loom))]
 pub use lock::forget_thread_id;
 #[cfg(not(loom))]

@@ -4,7 +4,7 @@
 //! cost of one system call, and a blocking accept waits there. The pair is made before the connection is taken, so
 //! that a process without descriptors leaves it queued, as the kernel does.
 
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use mqttshim_session::{Accept, Session};
 use rustix::io::Errno;
@@ -15,9 +15,9 @@ use crate::address::Raw;
 use crate::descriptor;
 use crate::descriptors;
 use crate::outcome::{Outcome, Woken};
-use crate::placeholder;
 use crate::sessions;
 use crate::sockets::restoring::{self, Restored};
+use crate::sockets::timeouts;
 use crate::spare;
 use crate::table::{self, Entry, Flag, Kind, Socket};
 
@@ -130,13 +130,11 @@ fn hand_over(
     if session.attach(socket.slot, pair.wire).is_err() {
         return Outcome::Fail(Errno::CONNABORTED);
     }
-    if listener.has(Flag::Timed) {
-        // The kernel's accepted sockets inherit them; without, a read would wait longer than asked.
-        let _ = placeholder::copy_timeouts(fd, &pair.placeholder);
+    if let Some(from) = listener.socket() {
+        timeouts::inherit(fd, from.slot, session, socket.slot, pair.placeholder.as_fd());
     }
     let accepted = pair.placeholder.into_raw_fd();
-    let entry = entry.with_if(Flag::V6, is_v6).with_if(Flag::Timed, listener.has(Flag::Timed));
-    descriptors::set(accepted, entry);
+    descriptors::set(accepted, entry.with_if(Flag::V6, is_v6));
     session.set_file(socket.slot, table::remember_file(accepted));
     Outcome::Done(accepted as isize)
 }

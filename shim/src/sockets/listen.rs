@@ -16,7 +16,7 @@ use crate::placeholder;
 use crate::rules::{Event, Verdict};
 use crate::sessions;
 use crate::sockets::bind::{self, NotPlaced};
-use crate::sockets::{fallback, kernel_address};
+use crate::sockets::{fallback, kernel_address, timeouts};
 use crate::state::{self, Record};
 use crate::table::{self, Entry, Flag, Kind};
 use crate::verdict;
@@ -70,9 +70,10 @@ fn start(fd: RawFd, entry: Entry, backlog: i32, may_retry: bool) -> Outcome {
         Ok(options) => options.since(&told.unwrap_or_default()),
         Err(errno) => return Outcome::Fail(errno),
     };
-    let listening = sessions::of(socket)
-        .ok_or(Errno::CONNRESET)
-        .and_then(|session| session.listen(socket.slot, backlog, None, &options.as_options()));
+    let listening = sessions::of(socket).ok_or(Errno::CONNRESET).and_then(|session| {
+        let all = timeouts::announce(fd, session, socket.slot).and(&options);
+        session.listen(socket.slot, backlog, None, &all.as_options())
+    });
     let listening = match listening {
         Ok(listening) => listening,
         Err(Errno::CONNRESET) => return start_over(fd, entry, backlog, may_retry),

@@ -20,6 +20,7 @@ pub(crate) mod receive;
 mod restoring;
 pub(crate) mod send;
 pub(crate) mod sockopt;
+pub(crate) mod timeouts;
 
 use std::net::SocketAddr;
 use std::os::fd::RawFd;

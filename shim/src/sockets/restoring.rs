@@ -3,7 +3,7 @@
 //!
 //! Forked processes may hold the same listener. The first of them makes it, the others join its session and find it there.
 
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 use mqttshim_session::{Found, Session, SlotId};
 use rustix::io::Errno;
@@ -13,6 +13,7 @@ use crate::descriptor;
 use crate::descriptors;
 use crate::log::say;
 use crate::sessions;
+use crate::sockets::timeouts;
 use crate::state::{self, Record, State};
 use crate::table::{self, Entry, Kind, Socket};
 use crate::verdict;
@@ -94,8 +95,10 @@ fn make(
     let (slot, _) =
         session.bind(record.address, &record.bind_options.as_options()).map_err(failed)?;
     let named = Some((record.placeholder.as_str(), placeholder));
+    let options =
+        timeouts::announce(placeholder.as_raw_fd(), session, slot).and(&record.listen_options);
     session
-        .listen(slot, record.backlog, named, &record.listen_options.as_options())
+        .listen(slot, record.backlog, named, &options.as_options())
         .inspect_err(|_| session.close(slot))
         .map_err(failed)?;
     Ok(served(number, slot, true))

@@ -11,24 +11,14 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use crate::descriptor;
-use crate::descriptors;
 use crate::outcome::Outcome;
 use crate::sessions;
-use crate::sockets::failed_or_stale;
+use crate::sockets::{failed_or_stale, timeouts};
+use crate::state;
 use crate::table::{self, Entry, Flag, Kind, Socket};
 
-/// Of `asm-generic/socket.h`: the names of the time-outs with 64-bit time.
-const SO_RCVTIMEO_NEW: i32 = 66;
-const SO_SNDTIMEO_NEW: i32 = 67;
 /// Of `linux/tcp.h`: takes an address of the caller's.
 const TCP_ZEROCOPY_RECEIVE: i32 = 35;
-
-/// What belongs to the placeholder: blocking calls wait on it.
-fn is_placeholders(level: i32, name: i32) -> bool {
-    const NAMES: [i32; 5] =
-        [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO, SO_RCVTIMEO_NEW, SO_SNDTIMEO_NEW, libc::SO_RCVLOWAT];
-    level == libc::SOL_SOCKET && NAMES.contains(&name)
-}
 
 /// Options whose value holds an address of this process, which the card cannot follow.
 fn holds_pointer(level: i32, name: i32) -> bool {
@@ -50,12 +40,11 @@ fn find(fd: RawFd) -> Result<(Entry, Socket, &'static Session), Outcome> {
 
 /// Sets an option.
 pub(crate) fn set(fd: RawFd, level: i32, name: i32, value: &[u8]) -> Outcome {
-    if is_placeholders(level, name) {
-        descriptors::flag(fd, Flag::Timed, true);
-        return Outcome::Pass;
+    if timeouts::is_one(level, name) {
+        return timeouts::set(fd, name, value);
     }
-    let (socket, session) = match find(fd) {
-        Ok((_, socket, session)) => (socket, session),
+    let (entry, socket, session) = match find(fd) {
+        Ok(found) => found,
         Err(outcome) => return outcome,
     };
     let is_filter = (level, name) == (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER);
@@ -66,7 +55,14 @@ pub(crate) fn set(fd: RawFd, level: i32, name: i32, value: &[u8]) -> Outcome {
         return Outcome::Fail(Errno::INVAL);
     }
     match session.set_option(socket.slot, level, name, value) {
-        Ok(()) => Outcome::SUCCESS,
+        Ok(()) => {
+            if entry.kind() == Kind::Listener
+                && let Some(record) = state::lock().record(socket)
+            {
+                record.listen_options.note(level, name, value);
+            }
+            Outcome::SUCCESS
+        }
         Err(Errno::CONNRESET) if is_over(fd) => {
             stand_in(fd, |it| descriptor::set_option(it, level, name, value).map(|()| 0))
         }
@@ -76,7 +72,7 @@ pub(crate) fn set(fd: RawFd, level: i32, name: i32, value: &[u8]) -> Outcome {
 
 /// Gets an option into `out`. `Done` carries its length.
 pub(crate) fn get(fd: RawFd, level: i32, name: i32, out: &mut [u8]) -> Outcome {
-    if is_placeholders(level, name) {
+    if timeouts::is_one(level, name) {
         return Outcome::Pass;
     }
     let (entry, socket, session) = match find(fd) {

@@ -598,6 +598,29 @@ static void scenario_serve(void) {
     }
 }
 
+// What a listener was given while it listened shows on each connection it accepts, until one says q.
+static void scenario_late_options(void) {
+    int listener = bound(0), idle = 77;
+    CHECK(listen(listener, 16) == 0);
+    struct timeval limit = {.tv_sec = 3};
+    CHECK(setsockopt(listener, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle) == 0);
+    CHECK(setsockopt(listener, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0);
+    announce(listener);
+    char said = 0;
+    while (said != 'q') {
+        int fd = accept(listener, NULL, NULL), seen = 0;
+        CHECK(fd >= 0 || errno == EAGAIN);
+        if (fd < 0) continue;
+        socklen_t length = sizeof seen, size = sizeof limit;
+        CHECK(getsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seen, &length) == 0);
+        CHECK(getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, &size) == 0);
+        printf("idle %d, receives %ld s\n", seen, (long)limit.tv_sec);
+        fflush(stdout);
+        CHECK(read(fd, &said, 1) >= 0);
+        CHECK(close(fd) == 0);
+    }
+}
+
 static void scenario_stale(void) {
     int fd = accepted(listening());
     // stdio closes behind everybody's back, and the number comes back as a file.
@@ -754,6 +777,7 @@ static const struct {
     SCENARIO(in_use), SCENARIO(dup), SCENARIO(dup_before_listen), SCENARIO(fork),
     SCENARIO(fork_before_listen), SCENARIO(vfork), SCENARIO(close_range), SCENARIO(sendfile),
     SCENARIO(descriptors), SCENARIO(shutdown_listener), SCENARIO(dual_stack), SCENARIO(serve),
+    SCENARIO(late_options),
     SCENARIO(stale), SCENARIO(threads), SCENARIO(small_stack), SCENARIO(outside), SCENARIO(connect), SCENARIO(allocations),
 };
 

@@ -19,7 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use crate::entry::{self, Kind, Says};
-use crate::layout::{Slot, State};
+use crate::layout::{Inheritance, Slot, State};
 use crate::lock;
 use crate::memory::Memory;
 use crate::sync::{Ordering, fence};
@@ -146,6 +146,19 @@ impl Session {
         if let Some(words) = self.slot(slot) {
             words.edge.store(1, Ordering::SeqCst);
         }
+    }
+
+    /// Notes where this listener's connections have their time-outs from, for every process that accepts them.
+    pub fn set_inheritance(&self, slot: SlotId, from: Inheritance) {
+        if let Some(words) = self.slot(slot) {
+            words.program.inheritance.store(from as u32, Ordering::SeqCst);
+        }
+    }
+
+    /// Where this listener's connections have their time-outs from.
+    pub fn inheritance(&self, slot: SlotId) -> Inheritance {
+        let word = self.slot(slot).map(|words| words.program.inheritance.load(Ordering::SeqCst));
+        word.map_or(Inheritance::Nothing, Inheritance::from_word)
     }
 
     /// After a panic in a hook: the socket reports ECONNRESET from now on.
