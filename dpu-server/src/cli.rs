@@ -101,6 +101,10 @@ struct Run {
     /// SUBSCRIBE and PUBLISH. `observed`: every PUBLISH goes to the broker [default: observed].
     #[arg(long, value_name = "observed|suback")]
     trust: Option<TrustChoice>,
+    /// Whether the broker keeps messages with QoS 0 for sessions that are offline, as mosquitto's option of this name says. If not, an
+    /// offline session is no reason to leave a PUBLISH with QoS 0 to the broker [default: true].
+    #[arg(long, value_name = "true|false")]
+    queue_qos0_messages: Option<bool>,
     /// Serve metrics in Prometheus' text form at http://HOST:PORT/metrics.
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
@@ -121,6 +125,7 @@ impl Run {
             channel: self.channel,
             stack: self.stack,
             trust: self.trust,
+            queue_qos0_messages: self.queue_qos0_messages,
             metrics: self.metrics,
             log: self.log,
             spin_us: self.spin_us,

@@ -76,7 +76,9 @@ impl Tally {
             before = now;
             (same == STILL).then_some(metrics)
         });
-        self.dropped += metrics.sum("mqttshim_outbox_dropped_total", &[]);
+        // What a client said is too large for it is not to be sent.
+        self.dropped += metrics.sum("mqttshim_outbox_dropped_total", &[])
+            - metrics.sum("mqttshim_outbox_dropped_total", &["maximum_packet_size"]);
         for line in publishes(&metrics) {
             let (_, rest) = line.split_once("reason=\"").unwrap();
             let (reason, rest) = rest.split_once('"').unwrap();

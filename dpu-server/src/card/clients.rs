@@ -22,6 +22,7 @@ impl<A: Attach, S: Stack> Card<A, S> {
         for event in events {
             let Event::Socket { key, readable, writable, ended } = *event else { continue };
             let Some(entry) = self.sockets.get_mut(key.index()) else { continue };
+            let session = entry.session;
             match &mut entry.kind {
                 Kind::Named { is_accepting } => {
                     if readable && !*is_accepting {
@@ -39,6 +40,9 @@ impl<A: Attach, S: Stack> Card<A, S> {
                     stream.has_end |= ended;
                     stream.may_send |= writable;
                     let is_read_no_more = stream.client == Client::Fin || stream.has_deaf_end();
+                    if writable {
+                        self.sessions[session].core.handle_room(ConnId(key.0), now);
+                    }
                     if readable {
                         self.queue_read(key);
                     }

@@ -41,6 +41,8 @@ pub struct File {
     pub stack: Option<StackChoice>,
     /// `trust`
     pub trust: Option<TrustChoice>,
+    /// `queue_qos0_messages`
+    pub queue_qos0_messages: Option<bool>,
     /// `metrics`
     pub metrics: Option<String>,
     /// `log`
@@ -71,12 +73,13 @@ pub struct FileLimits {
 }
 
 /// The keys of a file, for messages about wrong ones.
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 10] = [
     "session",
     "session_group",
     "channel",
     "stack",
     "trust",
+    "queue_qos0_messages",
     "metrics",
     "log",
     "spin_us",
@@ -197,6 +200,7 @@ impl File {
             channel: self.channel.or(other.channel),
             stack: self.stack.or(other.stack),
             trust: self.trust.or(other.trust),
+            queue_qos0_messages: self.queue_qos0_messages.or(other.queue_qos0_messages),
             metrics: self.metrics.or(other.metrics),
             log: self.log.or(other.log),
             spin_us: self.spin_us.or(other.spin_us),
@@ -216,6 +220,7 @@ impl File {
                 None | Some(TrustChoice::Observed) => Trust::Observed,
                 Some(TrustChoice::Suback) => Trust::Suback,
             },
+            drops_offline_qos0: self.queue_qos0_messages == Some(false),
             limits: limits.core()?,
             ..CoreConfig::default()
         };

@@ -20,6 +20,7 @@ fn an_empty_file_is_the_default() {
     assert_eq!(config.channel, ChannelChoice::Local);
     assert_eq!(config.core, CoreConfig::default());
     assert_eq!(config.core.trust, Trust::Observed);
+    assert!(!config.core.drops_offline_qos0);
 }
 
 #[test]
@@ -31,6 +32,7 @@ fn every_key_is_taken() {
         channel = "emulated:/run/x/card.sock"
         stack = "kernel"
         trust = "suback"
+        queue_qos0_messages = false
         metrics = "127.0.0.1:9464"
         log = "debug"
         spin_us = 5
@@ -51,6 +53,7 @@ fn every_key_is_taken() {
     let config = file.unwrap().check().unwrap();
     assert_eq!(config.channel, ChannelChoice::Emulated("/run/x/card.sock".into()));
     assert_eq!(config.core.trust, Trust::Suback);
+    assert!(config.core.drops_offline_qos0);
     assert_eq!((config.spin_us, config.sockets_max), (5, Some(500)));
     let expected = Limits {
         inspect_bytes_max: 2048,

@@ -20,6 +20,9 @@ pub struct CoreConfig {
     pub trust: Trust,
     /// Plugins of the broker, by file name or path, that neither change nor deny messages unseen.
     pub trusted_plugins: Arc<[String]>,
+    /// The broker keeps nothing with QoS 0 for a session that is offline, so that such a session is no reason to pass a PUBLISH
+    /// with QoS 0 to the broker.
+    pub drops_offline_qos0: bool,
     /// Bounds.
     pub limits: Limits,
 }

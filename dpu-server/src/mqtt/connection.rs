@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::ConnId;
+use super::aliases::Aliases;
 use super::framer::Framer;
 use super::outbox::{ByteQueue, Outbox, TotalBytes};
 use super::packet::{Expiry, GrantedOptions, Version};
@@ -104,6 +105,7 @@ pub(crate) struct Connection {
     /// Largest packet the broker accepts, in bytes.
     pub(crate) broker_packet_bytes_max: u32,
     pub(crate) is_reauthenticating: bool,
+    pub(crate) aliases: Aliases,
 
     pub(crate) keep_alive_s: u16,
     pub(crate) keep_alive: KeepAlive,
@@ -140,6 +142,7 @@ impl Connection {
             packet_bytes_max: u32::MAX,
             broker_packet_bytes_max: u32::MAX,
             is_reauthenticating: false,
+            aliases: Aliases::default(),
             keep_alive_s: 0,
             keep_alive: KeepAlive::default(),
             pings: Pings::default(),

@@ -2,7 +2,7 @@
 
 use super::decision::Reason;
 
-/// Why a copy of the card was not queued for one subscriber.
+/// Why a copy of the card did not reach one subscriber.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(usize)]
 pub enum DropReason {
@@ -14,11 +14,22 @@ pub enum DropReason {
     TotalBytes,
     /// The broker's stream to this subscriber ended or broke in the middle of a packet.
     BrokenStream,
+    /// It is larger than the subscriber said it accepts [MQTT-3.1.2-25].
+    MaximumPacketSize,
+    /// It waited as long as its publisher allowed [MQTT-3.3.2-5].
+    Expired,
 }
 
 impl DropReason {
     /// Every reason, in order.
-    pub const ALL: [Self; 4] = [Self::Messages, Self::Bytes, Self::TotalBytes, Self::BrokenStream];
+    pub const ALL: [Self; 6] = [
+        Self::Messages,
+        Self::Bytes,
+        Self::TotalBytes,
+        Self::BrokenStream,
+        Self::MaximumPacketSize,
+        Self::Expired,
+    ];
 
     /// The value of the `reason` label in metrics; stable.
     pub fn label(self) -> &'static str {
@@ -27,6 +38,8 @@ impl DropReason {
             Self::Bytes => "bytes",
             Self::TotalBytes => "total_bytes",
             Self::BrokenStream => "broken_stream",
+            Self::MaximumPacketSize => "maximum_packet_size",
+            Self::Expired => "expired",
         }
     }
 }
@@ -42,7 +55,7 @@ pub struct Counters {
     pub deliveries_card: u64,
     /// PUBLISHes the broker wrote to a client.
     pub deliveries_broker: u64,
-    /// Copies not queued, indexed by [`DropReason`].
+    /// Copies that did not reach their subscriber, indexed by [`DropReason`].
     pub outbox_dropped: [u64; DropReason::ALL.len()],
     /// PINGREQs added to a stream towards the broker.
     pub pings_injected: u64,
@@ -66,7 +79,7 @@ impl Counters {
         self.publishes_broker[reason as usize]
     }
 
-    /// Copies not queued for this reason.
+    /// Copies that did not reach their subscriber for this reason.
     pub fn dropped(&self, reason: DropReason) -> u64 {
         self.outbox_dropped[reason as usize]
     }

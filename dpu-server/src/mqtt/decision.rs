@@ -10,8 +10,9 @@
 //! fails names the reason. [`rule_out`] is asked when the fixed header is there, [`decide`] about a packet that is here
 //! whole; who subscribed is `routes`' to find.
 
+use super::ConnId;
 use super::config::{Limits, Trust};
-use super::packet::{FixedHeader, Publish, Variant};
+use super::packet::{FixedHeader, Publish};
 use super::routes::{Route, Routes};
 use super::session::Sessions;
 use super::topic;
@@ -34,8 +35,10 @@ pub enum Reason {
     Duplicate,
     /// Larger than what is inspected, or than what the broker said it accepts.
     TooLarge,
-    /// There is a Topic Alias.
+    /// Its Topic Alias is news to the broker, or stands for a topic the card does not know.
     TopicAlias,
+    /// Its Message Expiry Interval is 0, which brokers understand differently.
+    ExpiresAtOnce,
     /// The topic starts with `$`.
     DollarTopic,
     /// Topic or properties hold control or non-characters, which some brokers refuse.
@@ -56,23 +59,23 @@ pub enum Reason {
     SubscribePending,
     /// A CONNECT with the client identifier of a matching session is under way.
     SessionUnsettled,
-    /// A matching session is not connected.
+    /// A matching session is not connected, and the broker may keep the message for it.
     SubscriberOffline,
     /// A matching subscription is shared.
     SharedSubscription,
-    /// A matching subscription has the No Local option.
+    /// A matching subscription has the No Local option, and the broker is not known to honour it, or was told both with and without.
     NoLocal,
-    /// A matching subscription has a Subscription Identifier.
+    /// A matching subscription has a Subscription Identifier, and the broker is not known to send it; or there are too many.
     SubscriptionIdentifier,
-    /// A matching subscription is of MQTT 3.1, whose SUBACK cannot refuse and so proves nothing.
+    /// A matching subscription is of MQTT 3.1, whose SUBACK cannot refuse and so proves nothing, and nothing has come of it yet.
     UnprovenGrant,
-    /// One client has two matching filters.
+    /// One client has two matching filters, and the broker may make one copy of that or two.
     OverlappingSubscriptions,
     /// The broker may still hold messages for a matching subscriber.
     SubscriberBacklogged,
     /// Nobody the card knows of.
     NoMatch,
-    /// A copy would exceed a subscriber's Maximum Packet Size.
+    /// A copy exceeds a subscriber's Maximum Packet Size, and what the broker makes of that is not known.
     MaximumPacketSize,
     /// An earlier PUBLISH of this publisher went to the broker, and may still be on its way.
     BarrierOut,
@@ -80,7 +83,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in order.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::TrustNotEstablished,
         Self::NotConnected,
         Self::Reauthenticating,
@@ -89,6 +92,7 @@ impl Reason {
         Self::Duplicate,
         Self::TooLarge,
         Self::TopicAlias,
+        Self::ExpiresAtOnce,
         Self::DollarTopic,
         Self::DiscouragedCharacters,
         Self::TopicTooDeep,
@@ -122,6 +126,7 @@ impl Reason {
             Self::Duplicate => "duplicate",
             Self::TooLarge => "too_large",
             Self::TopicAlias => "topic_alias",
+            Self::ExpiresAtOnce => "expires_at_once",
             Self::DollarTopic => "dollar_topic",
             Self::DiscouragedCharacters => "discouraged_characters",
             Self::TopicTooDeep => "topic_too_deep",
@@ -194,6 +199,8 @@ pub(crate) struct Facts {
     pub(crate) broker_packet_bytes_max: u32,
     /// A slow PUBLISH of this publisher may still be on its way.
     pub(crate) is_slow_publisher: bool,
+    /// The PUBLISH teaches the broker a Topic Alias.
+    pub(crate) is_alias_news: bool,
     pub(crate) blind_spots: BlindSpots,
 }
 
@@ -218,9 +225,10 @@ pub(crate) fn rule_out(facts: &Facts, header: &FixedHeader, limits: &Limits) -> 
     }
 }
 
-/// Decides about one PUBLISH that its fixed header does not rule out.
+/// Decides about one PUBLISH of `publisher` that is here whole. A Topic Alias has been resolved, unless it has to be the broker's.
 pub(crate) fn decide<'r>(
     facts: &Facts,
+    publisher: ConnId,
     header: &FixedHeader,
     publish: &Publish<'_>,
     limits: &Limits,
@@ -229,7 +237,8 @@ pub(crate) fn decide<'r>(
 ) -> Decision<'r> {
     let by_itself = match publish {
         _ if publish.payload.len() > limits.inspect_bytes_max => Some(Reason::TooLarge),
-        _ if publish.has_topic_alias => Some(Reason::TopicAlias),
+        _ if publish.topic.is_empty() || facts.is_alias_news => Some(Reason::TopicAlias),
+        _ if publish.expiry_s() == Some(0) => Some(Reason::ExpiresAtOnce),
         _ if publish.topic.starts_with('$') => Some(Reason::DollarTopic),
         _ if publish.has_discouraged_characters => Some(Reason::DiscouragedCharacters),
         _ if topic::levels(publish.topic) > limits.topic_levels_max => Some(Reason::TopicTooDeep),
@@ -244,10 +253,10 @@ pub(crate) fn decide<'r>(
     if let Some(reason) = route.obstacle() {
         return Decision::Broker(reason);
     }
-    if route
-        .v5_packet_bytes_max()
-        .is_some_and(|max| publish.encoded_bytes(Variant::V5) > max as usize)
-    {
+    if !route.reaches_others(publisher) {
+        return Decision::Broker(Reason::NoMatch);
+    }
+    if route.has_doubtful_size(publish) {
         return Decision::Broker(Reason::MaximumPacketSize);
     }
     if facts.is_slow_publisher {

@@ -20,6 +20,7 @@
 //! Where to read: `decision` is the rule who distributes; `session` and `trie` know who subscribed; `ping` and `arrivals` order
 //! what goes through the broker against what does not; `core` ties them together.
 
+mod aliases;
 mod arrivals;
 mod config;
 mod connection;
@@ -27,6 +28,7 @@ mod core;
 mod counters;
 mod decision;
 pub mod framer;
+mod habits;
 mod outbox;
 mod packet;
 mod ping;

@@ -13,17 +13,29 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::ConnId;
 use super::decision::Reason;
-use super::session::{Life, Sessions};
+use super::habits::Habits;
+use super::packet::{Publish, Variant};
+use super::session::{Life, Sessions, Subscriber};
 use super::trie::SubscriptionId;
 
 /// Targets of all remembered routes together.
 const TARGETS_MAX: usize = 4_000_000;
+/// Ways one message is encoded, of which the Subscription Identifiers make many.
+const VARIANTS_MAX: usize = 64;
+/// mosquitto, up to 2.1.2, does not count the first byte of a packet when it compares it with a client's Maximum Packet Size: what is
+/// one byte too large it sends, which it may mend one day.
+const MOSQUITTO_SIZE_TOLERANCE: usize = 1;
 
-/// One subscriber of a topic.
+/// One copy that goes to one subscriber of a topic.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Target {
     pub(crate) conn: ConnId,
-    pub(crate) is_v5: bool,
+    /// Place in [`Route::variants`].
+    pub(crate) variant: u16,
+    /// Not for the publisher's own connection.
+    pub(crate) no_local: bool,
+    /// Largest packet the subscriber accepts, in bytes.
+    pub(crate) packet_bytes_max: u32,
 }
 
 /// The subscribers of one topic.
@@ -34,11 +46,16 @@ pub(crate) struct Route {
     /// State of the sessions in which the targets last became others.
     changed_at: u64,
     obstacle: Option<Reason>,
-    /// Empty if there is an obstacle.
+    /// Empty if there is an obstacle. Several of one connection are in the order its client gets them.
     targets: Vec<Target>,
+    /// The different ways `targets` get a message. At most [`VARIANTS_MAX`].
+    variants: Vec<Variant>,
     /// Subscribers the broker may hold messages for.
     backlogged: Vec<ConnId>,
-    v5_packet_bytes_max: Option<u32>,
+    /// The smallest of the targets'.
+    packet_bytes_max: u32,
+    /// The broker drops what is too large for a subscriber, for this one alone.
+    drops_large_copies: bool,
 }
 
 impl Route {
@@ -56,13 +73,36 @@ impl Route {
         &self.targets
     }
 
+    pub(crate) fn variants(&self) -> &[Variant] {
+        &self.variants
+    }
+
     pub(crate) fn backlogged(&self) -> &[ConnId] {
         &self.backlogged
     }
 
-    /// The smallest Maximum Packet Size of its version 5 subscribers, `None` if none of them has set one.
-    pub(crate) fn v5_packet_bytes_max(&self) -> Option<u32> {
-        self.v5_packet_bytes_max
+    /// Whether anything is left when the publisher is spared its own messages.
+    pub(crate) fn reaches_others(&self, publisher: ConnId) -> bool {
+        self.targets.iter().any(|target| !target.is_spared(publisher))
+    }
+
+    /// Whether a copy is of a size of which nobody knows whether the broker would send it.
+    pub(crate) fn has_doubtful_size(&self, publish: &Publish<'_>) -> bool {
+        let bytes = |variant| publish.encoded_bytes(variant);
+        let largest = self.variants.iter().map(|&variant| bytes(variant)).max().unwrap_or(0);
+        largest > self.packet_bytes_max as usize
+            && self.targets.iter().any(|target| {
+                let bytes = bytes(self.variants[usize::from(target.variant)]);
+                let too_large = bytes.saturating_sub(target.packet_bytes_max as usize);
+                too_large > 0 && !(self.drops_large_copies && too_large > MOSQUITTO_SIZE_TOLERANCE)
+            })
+    }
+}
+
+impl Target {
+    /// Whether its subscriber wants nothing of this publisher's.
+    pub(crate) fn is_spared(&self, publisher: ConnId) -> bool {
+        self.no_local && self.conn == publisher
     }
 }
 
@@ -77,10 +117,11 @@ pub(crate) struct Routes {
     /// Number of the last walk; see [`super::session::Session::mark`].
     walk: u64,
     matches: Vec<SubscriptionId>,
+    habits: Habits,
 }
 
 impl Routes {
-    pub(crate) fn new(routes_max: usize) -> Self {
+    pub(crate) fn new(routes_max: usize, habits: Habits) -> Self {
         Self {
             by_topic: HashMap::new(),
             routes: Vec::new(),
@@ -88,7 +129,20 @@ impl Routes {
             targets: 0,
             walk: 0,
             matches: Vec::new(),
+            habits,
         }
+    }
+
+    /// The broker is another one than was thought: all is found anew.
+    pub(crate) fn set_habits(&mut self, habits: Habits) {
+        self.habits = habits;
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        self.by_topic.clear();
+        self.routes.clear();
+        self.targets = 0;
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -105,9 +159,7 @@ impl Routes {
             }
             None => {
                 if self.routes.len() >= self.routes_max || self.targets > TARGETS_MAX {
-                    self.by_topic.clear();
-                    self.routes.clear();
-                    self.targets = 0;
+                    self.forget();
                 }
                 let index = self.routes.len();
                 self.routes.push(Route::default());
@@ -125,31 +177,37 @@ impl Routes {
         sessions.find_matches(topic, &mut self.matches);
         let route = &mut self.routes[index];
         self.targets -= route.targets.len();
-        let before = fingerprint(&route.targets);
+        let before = fingerprint(route);
         route.targets.clear();
         route.backlogged.clear();
         route.generation = sessions.generation();
-        route.v5_packet_bytes_max = None;
-        route.obstacle = self.matches.is_empty().then_some(Reason::NoMatch);
+        route.variants.clear();
+        route.packet_bytes_max = u32::MAX;
+        route.drops_large_copies = self.habits.follows_options;
+        route.obstacle = None;
         for &id in &self.matches {
-            if let Some(reason) = add(route, id, self.walk, sessions) {
+            if let Some(reason) = add(route, id, self.walk, sessions, self.habits) {
                 route.obstacle = Some(route.obstacle.map_or(reason, |known| known.min(reason)));
             }
         }
+        if route.targets.is_empty() && route.obstacle.is_none() {
+            route.obstacle = Some(Reason::NoMatch);
+        }
         if route.obstacle.is_some() {
             route.targets = Vec::new();
+            route.variants = Vec::new();
         }
-        if fingerprint(&route.targets) != before {
+        if fingerprint(route) != before {
             route.changed_at = route.generation;
         }
         self.targets += route.targets.len();
     }
 }
 
-/// The same for the same targets in the same order.
-fn fingerprint(targets: &[Target]) -> u64 {
+/// The same for the same targets and variants in the same order.
+fn fingerprint(route: &Route) -> u64 {
     let mut hasher = DefaultHasher::new();
-    targets.hash(&mut hasher);
+    (&route.targets, &route.variants).hash(&mut hasher);
     hasher.finish()
 }
 
@@ -159,6 +217,7 @@ fn add(
     id: SubscriptionId,
     walk: u64,
     sessions: &mut Sessions,
+    habits: Habits,
 ) -> Option<Reason> {
     let subscription = sessions.subscription(id);
     let (is_pending, is_shared) = (subscription.is_pending(), subscription.is_shared);
@@ -171,23 +230,46 @@ fn add(
     let subscriber = match session.life {
         _ if session.is_claimed() => return Some(Reason::SessionUnsettled),
         Life::Connected(subscriber) => subscriber,
+        // Of a shared subscription the others get it.
+        Life::Offline if habits.drops_offline_qos0 && !is_shared => return None,
         Life::Offline | Life::Absent => return Some(Reason::SubscriberOffline),
     };
     if subscriber.is_backlogged {
         route.backlogged.push(subscriber.conn);
     }
-    if subscriber.is_v5 && subscriber.packet_bytes_max < u32::MAX {
-        let known = route.v5_packet_bytes_max.unwrap_or(u32::MAX);
-        route.v5_packet_bytes_max = Some(known.min(subscriber.packet_bytes_max));
-    }
-    route.targets.push(Target { conn: subscriber.conn, is_v5: subscriber.is_v5 });
+    let identifier = grant.options.identifier;
+    let Some(variant) =
+        route.variant(if subscriber.is_v5 { Variant::V5 { identifier } } else { Variant::V3 })
+    else {
+        return Some(Reason::SubscriptionIdentifier);
+    };
+    let Subscriber { conn, packet_bytes_max, .. } = subscriber;
+    route.packet_bytes_max = route.packet_bytes_max.min(packet_bytes_max);
+    let no_local = grant.options.no_local;
+    route.targets.push(Target { conn, variant, no_local, packet_bytes_max });
+    let is_known = habits.follows_options;
     match grant {
         _ if is_shared => Some(Reason::SharedSubscription),
-        _ if grant.options.no_local => Some(Reason::NoLocal),
-        _ if grant.options.has_identifier => Some(Reason::SubscriptionIdentifier),
+        _ if grant.is_no_local_unclear || (no_local && !is_known) => Some(Reason::NoLocal),
+        _ if identifier.is_some() && !is_known => Some(Reason::SubscriptionIdentifier),
         _ if grant.is_unproven => Some(Reason::UnprovenGrant),
-        _ if is_second => Some(Reason::OverlappingSubscriptions),
+        _ if is_second && !(subscriber.is_v5 && is_known) => Some(Reason::OverlappingSubscriptions),
         _ if subscriber.is_backlogged => Some(Reason::SubscriberBacklogged),
         _ => None,
+    }
+}
+
+impl Route {
+    /// The place of a variant; `None`: there are too many.
+    fn variant(&mut self, variant: Variant) -> Option<u16> {
+        let known = self.variants.iter().position(|&known| known == variant);
+        if known.is_none() && self.variants.len() >= VARIANTS_MAX {
+            return None;
+        }
+        let place = known.unwrap_or_else(|| {
+            self.variants.push(variant);
+            self.variants.len() - 1
+        });
+        u16::try_from(place).ok()
     }
 }

@@ -72,8 +72,10 @@ pub(crate) struct Session {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Grant {
     pub(crate) options: GrantedOptions,
-    /// The SUBACK could not have refused it.
+    /// The SUBACK could not have refused it, and nothing has come of it yet.
     pub(crate) is_unproven: bool,
+    /// SUBSCRIBEs asked for it with and without No Local.
+    pub(crate) is_no_local_unclear: bool,
 }
 
 #[derive(Debug)]
@@ -94,6 +96,10 @@ pub(crate) struct Subscription {
 impl Subscription {
     pub(crate) fn is_pending(&self) -> bool {
         self.pending > 0 || self.is_in_doubt
+    }
+
+    fn is_unproven(&self) -> bool {
+        self.grant.is_some_and(|grant| grant.is_unproven)
     }
 }
 
@@ -118,6 +124,8 @@ pub(crate) struct Sessions {
     /// Grows with every change that a route could see.
     generation: u64,
     opaque: usize,
+    /// Subscriptions with an unproven grant.
+    unproven: usize,
     /// Every `expires_at`.
     expiries: BTreeSet<(Instant, SessionId)>,
 }
@@ -351,19 +359,47 @@ impl Sessions {
         Ok(id)
     }
 
-    /// The broker granted it, replacing what was granted before. No Local stays until it is unsubscribed: a new SUBSCRIBE
-    /// should replace it [MQTT-3.8.4-3], but mosquitto 2.0 goes on with the first one's.
+    /// The broker granted it, replacing what was granted before. If No Local changes, what holds is unclear until it is
+    /// unsubscribed: the new SUBSCRIBE's should [MQTT-3.8.4-3], but mosquitto 2.0 goes on with the first one's.
     pub(crate) fn grant(&mut self, id: SubscriptionId, mut grant: Grant) {
         let subscription = &mut self.subscriptions[id.0];
-        grant.options.no_local |= subscription.grant.is_some_and(|known| known.options.no_local);
+        if let Some(known) = subscription.grant {
+            grant.is_no_local_unclear =
+                known.is_no_local_unclear || known.options.no_local != grant.options.no_local;
+        }
+        self.unproven += usize::from(grant.is_unproven);
+        self.unproven -= usize::from(subscription.is_unproven());
         subscription.grant = Some(grant);
         subscription.is_in_doubt = false;
         self.generation += 1;
     }
 
+    /// Whether [`Self::prove`] may have something to do.
+    pub(crate) fn has_unproven(&self) -> bool {
+        self.unproven > 0
+    }
+
+    /// The broker sent this session a message with QoS 0 on this topic, so it honours the one subscription that matches.
+    pub(crate) fn prove(&mut self, session: SessionId, topic: &str) {
+        let mut matches = Vec::new();
+        self.trie.find(topic, &mut matches);
+        matches.retain(|id| self.subscriptions[id.0].session == session);
+        // Of several it may be any.
+        let &[id] = &matches[..] else { return };
+        let subscription = &mut self.subscriptions[id.0];
+        if !subscription.is_pending()
+            && let Some(grant) = subscription.grant.as_mut().filter(|grant| grant.is_unproven)
+        {
+            grant.is_unproven = false;
+            self.unproven -= 1;
+            self.generation += 1;
+        }
+    }
+
     /// The broker ended it.
     pub(crate) fn revoke(&mut self, id: SubscriptionId) {
         let subscription = &mut self.subscriptions[id.0];
+        self.unproven -= usize::from(subscription.is_unproven());
         subscription.grant = None;
         subscription.is_in_doubt = false;
         self.generation += 1;
@@ -417,6 +453,7 @@ impl Sessions {
 
     fn remove_from_trie(&mut self, id: SubscriptionId) -> Subscription {
         let subscription = self.subscriptions.remove(id.0);
+        self.unproven -= usize::from(subscription.is_unproven());
         if let Some(moved) = self.trie.remove(subscription.node, subscription.place) {
             self.subscriptions[moved.0].place = subscription.place;
         }

@@ -40,6 +40,14 @@ pub(crate) struct Trie {
     root: usize,
 }
 
+/// What a search still has to look at.
+enum Step<'t> {
+    /// A node, and what is left of the topic below it; `None` when the topic ends there.
+    Node(usize, Option<&'t str>),
+    /// The subscriptions of a node.
+    Entries(usize),
+}
+
 impl Default for Trie {
     fn default() -> Self {
         let mut nodes = Slab::new();
@@ -95,29 +103,39 @@ impl Trie {
         }
     }
 
-    /// Appends every subscription that matches `topic`.
+    /// Appends every subscription that matches `topic`, in mosquitto's order: below a node the literal level first, then `+`, then `#`; where
+    /// the topic ends, `#` before the node's own.
     pub(crate) fn find(&self, topic: &str, out: &mut Vec<SubscriptionId>) {
-        // What is left of the topic below a node; `None` when the topic ended at it.
-        let mut open = vec![(self.root, Some(topic))];
-        while let Some((at, rest)) = open.pop() {
+        let mut open = vec![Step::Node(self.root, Some(topic))];
+        while let Some(step) = open.pop() {
+            let (at, rest) = match step {
+                Step::Entries(at) => {
+                    out.extend_from_slice(&self.nodes[at].entries);
+                    continue;
+                }
+                Step::Node(at, rest) => (at, rest),
+            };
             let node = &self.nodes[at];
             let wildcards_match = at != self.root || !topic.starts_with('$');
-            if wildcards_match && let Some(&hash) = node.children.get("#") {
-                out.extend_from_slice(&self.nodes[hash].entries);
-            }
+            let hash = node.children.get("#").copied().filter(|_| wildcards_match);
             let Some(rest) = rest else {
+                if let Some(hash) = hash {
+                    out.extend_from_slice(&self.nodes[hash].entries);
+                }
                 out.extend_from_slice(&node.entries);
                 continue;
             };
+            // The last in is the first out.
+            open.extend(hash.map(Step::Entries));
             let (level, below) = match rest.split_once('/') {
                 Some((level, below)) => (level, Some(below)),
                 None => (rest, None),
             };
             if wildcards_match && let Some(&plus) = node.children.get("+") {
-                open.push((plus, below));
+                open.push(Step::Node(plus, below));
             }
             if let Some(&child) = node.children.get(level) {
-                open.push((child, below));
+                open.push(Step::Node(child, below));
             }
         }
     }

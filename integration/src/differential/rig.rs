@@ -60,7 +60,8 @@ impl Rig {
         let config = if queues_qos_0(seed) { QUEUE_CONFIG } else { CONFIG };
         let setup = BrokerSetup { config, name: Some(PLAIN), ..BrokerSetup::default() };
         let plain = Broker::start(&folder, &setup);
-        let card_config = folder.write("card.toml", CARD_CONFIG).display().to_string();
+        let card_config = format!("queue_qos0_messages = {}\n{CARD_CONFIG}", queues_qos_0(seed));
+        let card_config = folder.write("card.toml", &card_config).display().to_string();
         let card = Card::start_with(&folder, &["--config", &card_config]);
         let session = Some(card.session());
         let on_card =

@@ -25,7 +25,7 @@ const DROPPED: &str = "mqttshim_outbox_dropped_total";
 const SLOW: &str = "mqttshim_slow_sessions";
 
 /// What each reason means; others are shown by their label.
-const REASONS: [(&str, &str); 29] = [
+const REASONS: [(&str, &str); 30] = [
     ("all_rules_hold", "distributed by the card"),
     (
         "trust_not_established",
@@ -37,7 +37,8 @@ const REASONS: [(&str, &str); 29] = [
     ("retained", "RETAIN is set: the broker has to keep it"),
     ("duplicate", "DUP is set"),
     ("too_large", "larger than what the card inspects"),
-    ("topic_alias", "the publisher uses a Topic Alias"),
+    ("topic_alias", "a Topic Alias the broker has to learn first, or the card does not know"),
+    ("expires_at_once", "the Message Expiry Interval is 0"),
     ("dollar_topic", "the topic starts with $"),
     ("discouraged_characters", "the topic holds control characters"),
     ("topic_too_deep", "the topic has more levels than the card follows"),
@@ -57,15 +58,30 @@ const REASONS: [(&str, &str); 29] = [
     ("unknown_session", "the broker resumed a session whose subscriptions the card does not know"),
     ("subscribe_pending", "a matching SUBSCRIBE or UNSUBSCRIBE was under way"),
     ("session_unsettled", "a client was taking over a matching session"),
-    ("subscriber_offline", "a matching persistent session is offline: the broker queues for it"),
+    (
+        "subscriber_offline",
+        "a matching persistent session is offline, and the broker may queue for it; if it queues nothing with QoS 0, start dpu-server with --queue-qos0-messages false",
+    ),
     ("shared_subscription", "a matching subscription is shared ($share)"),
-    ("no_local", "a matching subscription has the No Local option"),
-    ("subscription_identifier", "a matching subscription has a Subscription Identifier"),
-    ("unproven_grant", "a matching subscription is of MQTT 3.1, whose SUBACK proves nothing"),
-    ("overlapping_subscriptions", "a client has two matching filters"),
+    (
+        "no_local",
+        "a matching subscription has the No Local option, and what the broker makes of it is not known",
+    ),
+    (
+        "subscription_identifier",
+        "a matching subscription has a Subscription Identifier, on a broker that is not mosquitto",
+    ),
+    (
+        "unproven_grant",
+        "a matching subscription is of MQTT 3.1, whose SUBACK proves nothing, and nothing has come of it yet",
+    ),
+    ("overlapping_subscriptions", "a client has two matching filters, and may get one copy or two"),
     ("subscriber_backlogged", "the broker may still hold messages for a subscriber"),
     ("no_match", "nobody the card knows of subscribes to the topic"),
-    ("maximum_packet_size", "a copy would exceed a subscriber's Maximum Packet Size"),
+    (
+        "maximum_packet_size",
+        "a copy exceeds a subscriber's Maximum Packet Size, and brokers differ in what they do",
+    ),
     ("barrier_out", "an earlier PUBLISH of the same publisher is still with the broker"),
 ];
 
@@ -107,7 +123,12 @@ impl View<'_> {
         for sample in self.now.of(DROPPED).filter(|sample| sample.value > 0.0) {
             let reason = sample.label("reason").unwrap_or("?");
             let what = format!("dropped: {reason}");
-            self.line(&mut text, &what, DROPPED, &[("reason", reason)], "a subscriber too slow");
+            let meaning = match reason {
+                "maximum_packet_size" => "larger than the subscriber accepts",
+                "expired" => "waited as long as the publisher allowed",
+                _ => "a subscriber too slow",
+            };
+            self.line(&mut text, &what, DROPPED, &[("reason", reason)], meaning);
         }
         self.judgement(&mut text);
         text

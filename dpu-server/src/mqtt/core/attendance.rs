@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::super::ConnId;
+use super::super::aliases::Aliases;
 use super::super::connection::{EarlyRequest, Phase, Request, RequestKind};
 use super::super::packet::{Acknowledgement, Connack, Expiry, GrantedOptions, Malformed, Version};
 use super::super::session::{Grant, Presence, SessionId, Subscriber};
@@ -33,6 +34,7 @@ impl Core {
         connection.keep_alive.delay = (keep_alive_s > 0)
             .then(|| KEEP_ALIVE_DELAY_MIN.max(Duration::from_secs(u64::from(keep_alive_s)) / 10));
         connection.broker_packet_bytes_max = connack.packet_bytes_max;
+        connection.aliases = Aliases::new(connack.topic_alias_max);
         if let Some(expiry_s) = connack.session_expiry_s {
             connection.expiry = Expiry::from_seconds(expiry_s);
         }
@@ -176,7 +178,8 @@ impl Core {
                 _ if is_refused => {}
                 RequestKind::Subscribe => {
                     let is_unproven = version == Version::V31;
-                    self.sessions.grant(id, Grant { options, is_unproven });
+                    let grant = Grant { options, is_unproven, is_no_local_unclear: false };
+                    self.sessions.grant(id, grant);
                 }
                 RequestKind::Unsubscribe => self.sessions.revoke(id),
             }

@@ -17,7 +17,7 @@ use super::Core;
 
 impl Core {
     /// Bytes the broker wrote on this connection. Across connections in the order it wrote them.
-    pub fn handle_broker(&mut self, conn: ConnId, bytes: &[u8], _now: Instant) {
+    pub fn handle_broker(&mut self, conn: ConnId, bytes: &[u8], now: Instant) {
         let Some(connection) = self.connections.get_mut(conn) else { return };
         // Out of the table while its pieces are borrowed.
         let mut framer = std::mem::take(&mut connection.broker_framer);
@@ -56,6 +56,8 @@ impl Core {
         if let Some(connection) = self.connections.get_mut(conn) {
             connection.broker_framer = framer;
         }
+        // Copies that waited for the end of a packet may have waited too long.
+        self.handle_room(conn, now);
         self.note_gauges();
     }
 
@@ -72,7 +74,11 @@ impl Core {
             (Phase::AwaitConnack, _) => refusal,
             (_, PacketType::Pingresp) if header.remaining_bytes == 0 => Handling::Whole,
             (_, PacketType::Suback | PacketType::Unsuback) => self.whole_if_small(header),
-            (_, PacketType::Publish) if self.is_evidence(header) => self.whole_or_stream(header),
+            (_, PacketType::Publish)
+                if self.is_evidence(header) || self.is_proof(connection.version, header) =>
+            {
+                self.whole_or_stream(header)
+            }
             (
                 _,
                 PacketType::Publish
@@ -90,6 +96,11 @@ impl Core {
         header.qos() == 0 && self.arrivals.as_ref().is_some_and(Arrivals::is_watching)
     }
 
+    /// Whether a PUBLISH of the broker's may prove that a subscription is honoured.
+    fn is_proof(&self, version: Version, header: &FixedHeader) -> bool {
+        version == Version::V31 && header.qos() == 0 && self.sessions.has_unproven()
+    }
+
     /// Passes a whole packet on and handles it. On error nothing was passed on.
     fn broker_packet(
         &mut self,
@@ -99,7 +110,7 @@ impl Core {
     ) -> Result<(), Malformed> {
         let body = &bytes[header.header_bytes..];
         let Some(connection) = self.connections.get_mut(conn) else { return Ok(()) };
-        let version = connection.version;
+        let (version, session) = (connection.version, connection.session);
         match header.packet_type {
             PacketType::Pingresp => {
                 if let Answer::Card(seq) = connection.pings.answer() {
@@ -130,10 +141,13 @@ impl Core {
             PacketType::Publish => {
                 self.counters.deliveries_broker += 1;
                 // What cannot be read proves nothing, and is the client's to judge.
-                if let (Some(arrivals), Ok(copy)) =
-                    (&mut self.arrivals, Publish::parse(version, body))
-                {
-                    arrivals.see(conn, copy.topic, copy.payload);
+                if let Ok(copy) = Publish::parse(version, header.qos(), body) {
+                    if let Some(arrivals) = &mut self.arrivals {
+                        arrivals.see(conn, copy.topic, copy.payload);
+                    }
+                    if let (Version::V31, Some(session)) = (version, session) {
+                        self.sessions.prove(session, copy.topic);
+                    }
                 }
             }
             PacketType::Auth if Auth::parse(body).reason_code == AUTH_SUCCESS => {

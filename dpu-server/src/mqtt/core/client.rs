@@ -85,6 +85,8 @@ impl Core {
                     Some(Reason::Retained) if self.arrivals.is_some() => {
                         self.whole_or_stream(header)
                     }
+                    // It may set a Topic Alias.
+                    Some(_) if connection.aliases.are_possible() => self.whole_or_stream(header),
                     Some(_) => Handling::Stream,
                     None => Handling::Whole,
                 }
@@ -133,6 +135,7 @@ impl Core {
         }
         match header.packet_type {
             PacketType::Publish => {
+                connection.aliases.forget();
                 connection.slow_publisher.raise();
                 if let Some(reason) = reason {
                     self.counters.publishes_broker[reason as usize] += 1;

@@ -17,9 +17,9 @@ use std::time::Instant;
 use super::super::ConnId;
 use super::super::config::Limits;
 use super::super::connection::{Connection, Connections};
-use super::super::counters::Counters;
-use super::super::decision::{Decision, Reason, decide};
-use super::super::packet::{FixedHeader, Malformed, Publish, Variant};
+use super::super::counters::{Counters, DropReason};
+use super::super::decision::{Decision, Facts, Reason, decide};
+use super::super::packet::{Encoded, FixedHeader, Malformed, Publish};
 use super::super::ping::Barrier;
 use super::super::routes::Route;
 use super::super::topic;
@@ -35,14 +35,26 @@ impl Core {
         now: Instant,
     ) -> Result<(), Malformed> {
         let Some(publisher) = self.connections.get(conn) else { return Ok(()) };
-        let publish = Publish::parse(publisher.version, &bytes[header.header_bytes..])?;
-        let facts = self.facts(publisher);
+        let body = &bytes[header.header_bytes..];
+        let mut publish = Publish::parse(publisher.version, header.qos(), body)?;
+        let known = publish.topic_alias().and_then(|alias| publisher.aliases.topic(alias)).cloned();
+        if let (true, Some(topic)) = (publish.topic.is_empty(), &known) {
+            publish.topic = topic;
+        }
+        let is_alias_news =
+            publish.topic_alias().is_some() && known.as_deref() != Some(publish.topic);
+        let facts = Facts { is_alias_news, ..self.facts(publisher) };
+        let mut copies = std::mem::take(&mut self.copies);
         let Self { config, sessions, routes, connections, dirty, counters, arrivals, .. } = self;
         let limits = &config.limits;
-        let mut reason = match decide(&facts, header, &publish, limits, sessions, routes) {
+        let mut fan_out = |route: &Route| {
+            let out = FanOut { connections: &mut *connections, dirty, counters, limits, now };
+            out.send(route, conn, &publish, &mut copies);
+        };
+        let mut reason = match decide(&facts, conn, header, &publish, limits, sessions, routes) {
             Decision::Broker(reason) => Some(reason),
             Decision::Card(route) => {
-                fan_out(route, &publish, limits, connections, dirty, counters);
+                fan_out(route);
                 None
             }
         };
@@ -51,10 +63,12 @@ impl Core {
         {
             let route = routes.find(publish.topic, sessions);
             if arrivals.is_settled(conn, publish.topic, route) {
-                fan_out(route, &publish, limits, connections, dirty, counters);
+                fan_out(route);
                 reason = None;
             }
         }
+        copies.clear();
+        self.copies = copies;
         match reason {
             Some(reason) => self.pass(conn, &publish, bytes, reason),
             None => self.note_eaten(conn, now),
@@ -68,6 +82,11 @@ impl Core {
         self.forward_to_broker(conn, bytes, false);
         if let Some(publisher) = self.connections.get_mut(conn) {
             publisher.slow_publisher.raise();
+            if let Some(alias) = publish.topic_alias()
+                && !publish.topic.is_empty()
+            {
+                publisher.aliases.learn(alias, publish.topic);
+            }
         }
         if let Some(arrivals) = &mut self.arrivals {
             let is_routable = match reason {
@@ -113,31 +132,45 @@ impl Core {
     }
 }
 
-/// Queues a PUBLISH for every subscriber.
-#[inline]
-fn fan_out(
-    route: &Route,
-    publish: &Publish<'_>,
-    limits: &Limits,
-    connections: &mut Connections,
-    dirty: &mut VecDeque<ConnId>,
-    counters: &mut Counters,
-) {
-    let (mut v3, mut v5) = (None, None);
-    for target in route.targets() {
-        let packet = if target.is_v5 {
-            v5.get_or_insert_with(|| publish.encode(Variant::V5))
-        } else {
-            v3.get_or_insert_with(|| publish.encode(Variant::V3))
-        };
-        let Some(connection) = connections.get_mut(target.conn) else { continue };
-        match connection.outbox.push_card(packet, limits) {
-            Ok(()) => {
-                counters.deliveries_card += 1;
-                list(connection, target.conn, dirty);
+/// What a distribution writes to.
+struct FanOut<'c> {
+    connections: &'c mut Connections,
+    dirty: &'c mut VecDeque<ConnId>,
+    counters: &'c mut Counters,
+    limits: &'c Limits,
+    now: Instant,
+}
+
+impl FanOut<'_> {
+    /// Queues a PUBLISH for every subscriber. `copies` is empty before and holds one copy a variant afterwards.
+    #[inline]
+    fn send(
+        self,
+        route: &Route,
+        publisher: ConnId,
+        publish: &Publish<'_>,
+        copies: &mut Vec<Option<Encoded>>,
+    ) {
+        let Self { connections, dirty, counters, limits, now } = self;
+        let variants = route.variants();
+        copies.resize_with(variants.len(), || None);
+        for target in route.targets().iter().filter(|target| !target.is_spared(publisher)) {
+            let variant = usize::from(target.variant);
+            let copy = copies[variant].get_or_insert_with(|| publish.encode(variants[variant]));
+            let Some(connection) = connections.get_mut(target.conn) else { continue };
+            let queued = if copy.packet.len() > target.packet_bytes_max as usize {
+                Err(DropReason::MaximumPacketSize)
+            } else {
+                connection.outbox.push_card(copy, now, limits)
+            };
+            match queued {
+                Ok(()) => {
+                    counters.deliveries_card += 1;
+                    list(connection, target.conn, dirty);
+                }
+                Err(drop) => counters.outbox_dropped[drop as usize] += 1,
             }
-            Err(drop) => counters.outbox_dropped[drop as usize] += 1,
         }
+        counters.publishes_card += 1;
     }
-    counters.publishes_card += 1;
 }

@@ -21,8 +21,9 @@ use super::config::{CoreConfig, Trust};
 use super::connection::{Connection, Connections, Phase};
 use super::counters::{Counters, DropReason};
 use super::decision::{BlindSpots, Facts, Reason};
+use super::habits::Habits;
 use super::outbox::{ByteQueue, Outbox, TotalBytes};
-use super::packet::Malformed;
+use super::packet::{Encoded, Malformed};
 use super::routes::Routes;
 use super::session::Sessions;
 
@@ -43,6 +44,8 @@ pub struct Core {
     /// At most one live entry a connection; entries that no longer hold are skipped.
     timers: BinaryHeap<Reverse<(Instant, ConnId)>>,
     counters: Counters,
+    /// Room for the copies of one PUBLISH, kept from one to the next.
+    copies: Vec<Option<Encoded>>,
     /// For a broker whose answer to a PINGREQ does not prove that it has delivered what came before.
     arrivals: Option<Arrivals>,
     /// Changes of policy that no client asked for are reported.
@@ -65,8 +68,10 @@ pub struct Status {
 impl Core {
     /// A core that has seen nothing.
     pub fn new(config: CoreConfig) -> Self {
+        let habits =
+            Habits { follows_options: true, drops_offline_qos0: config.drops_offline_qos0 };
         Self {
-            routes: Routes::new(config.limits.routes_max),
+            routes: Routes::new(config.limits.routes_max, habits),
             config,
             connections: Connections::default(),
             sessions: Sessions::default(),
@@ -76,15 +81,18 @@ impl Core {
             dirty: VecDeque::new(),
             timers: BinaryHeap::new(),
             counters: Counters::default(),
+            copies: Vec::new(),
             arrivals: None,
             is_policy_watched: false,
         }
     }
 
-    /// The broker may answer a PINGREQ before it has delivered what came before: from here on only the copies themselves
-    /// prove that they were.
+    /// The broker is not one whose ways are known. It may answer a PINGREQ before it has delivered what came before: from here
+    /// on only the copies themselves prove that they were.
     pub fn expect_late_deliveries(&mut self) {
         self.arrivals.get_or_insert_default();
+        let drops_offline_qos0 = self.config.drops_offline_qos0;
+        self.routes.set_habits(Habits { follows_options: false, drops_offline_qos0 });
     }
 
     /// A client connected. A number that is still in use is closed first.
@@ -139,6 +147,13 @@ impl Core {
     /// order with [`Self::handle_broker`].
     pub fn handle_broker_blocked(&mut self, conn: ConnId) {
         self.raise_backlog(conn);
+    }
+
+    /// The client takes bytes again after it did not: what waits may have waited too long.
+    pub fn handle_room(&mut self, conn: ConnId, now: Instant) {
+        let Some(connection) = self.connections.get_mut(conn) else { return };
+        let expired = connection.outbox.count_down(now) as u64;
+        self.counters.outbox_dropped[DropReason::Expired as usize] += expired;
     }
 
     /// The broker opened or closed listeners or connections outside the card: by how many there are more or fewer.
@@ -220,6 +235,7 @@ impl Core {
             is_reauthenticating: publisher.is_reauthenticating,
             broker_packet_bytes_max: publisher.broker_packet_bytes_max,
             is_slow_publisher: publisher.slow_publisher.is_raised(),
+            is_alias_news: false,
             blind_spots: self.blind_spots(),
         }
     }

@@ -11,14 +11,19 @@
 //! messages, for one client and for all; the newest is dropped, whole, and nobody else notices. Queueing a copy costs a
 //! reference count and an entry; nothing is allocated once the queue has its size.
 
+mod copy;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use bytes::Bytes;
 
+use self::copy::{Expiring, Pieces};
 use super::config::Limits;
 use super::counters::DropReason;
+use super::packet::Encoded;
 
 /// Capacity kept when a queue runs empty, in bytes.
 const CAPACITY_KEPT_BYTES: usize = 16 * 1024;
@@ -97,6 +102,19 @@ enum Chunk {
     Broker(usize),
     /// A copy made by the card, or what is left of it.
     Card(Bytes),
+    /// The same, with the time it may wait.
+    Expiring(Expiring),
+}
+
+impl Chunk {
+    /// Bytes of a copy.
+    fn card_bytes(&self) -> usize {
+        match self {
+            Self::Broker(_) => 0,
+            Self::Card(bytes) => bytes.len(),
+            Self::Expiring(copy) => copy.bytes(),
+        }
+    }
 }
 
 /// What one client is to be sent.
@@ -105,13 +123,15 @@ pub struct Outbox {
     chunks: VecDeque<Chunk>,
     relay: ByteQueue,
     /// Copies that wait for the end of the packet the broker is in the middle of.
-    deferred: VecDeque<Bytes>,
+    deferred: VecDeque<Chunk>,
     /// The last broker-origin byte does not end a packet.
     is_mid_packet: bool,
     /// Bytes of copies in `chunks` and `deferred`.
     card_bytes: usize,
     /// Copies in `chunks` and `deferred`.
     card_messages: usize,
+    /// Copies among them that may not wait for ever.
+    expiring: usize,
     /// Broker-origin bytes that left since last asked.
     broker_bytes_drained: usize,
     total: TotalBytes,
@@ -131,19 +151,20 @@ impl Outbox {
 
     /// Bytes that can be sent.
     pub fn bytes(&self) -> usize {
-        let deferred: usize = self.deferred.iter().map(Bytes::len).sum();
+        let deferred: usize = self.deferred.iter().map(Chunk::card_bytes).sum();
         self.relay.bytes() + self.card_bytes - deferred
     }
 
     /// What can be sent, in order.
     pub fn chunks(&self) -> impl Iterator<Item = &[u8]> {
         let mut relay = self.relay.as_slice();
-        self.chunks.iter().map(move |chunk| match chunk {
-            Chunk::Card(bytes) => &bytes[..],
+        self.chunks.iter().flat_map(move |chunk| match chunk {
+            Chunk::Card(bytes) => Pieces::one(bytes),
+            Chunk::Expiring(copy) => copy.pieces(),
             &Chunk::Broker(len) => {
                 let (front, rest) = relay.split_at(len);
                 relay = rest;
-                front
+                Pieces::one(front)
             }
         })
     }
@@ -165,16 +186,22 @@ impl Outbox {
                     self.relay.advance(gone);
                     self.broker_bytes_drained += gone;
                 }
-                Chunk::Card(bytes) => {
-                    let gone = n.min(bytes.len());
+                copy => {
+                    let gone = n.min(copy.card_bytes());
                     n -= gone;
                     self.card_bytes -= gone;
                     self.total.subtract(gone);
-                    if gone == bytes.len() {
+                    let is_expiring = matches!(copy, Chunk::Expiring(_));
+                    if gone == copy.card_bytes() {
                         self.chunks.pop_front();
                         self.card_messages -= 1;
+                        self.expiring -= usize::from(is_expiring);
                     } else {
-                        bytes::Buf::advance(bytes, gone);
+                        match copy {
+                            Chunk::Card(bytes) => bytes::Buf::advance(bytes, gone),
+                            Chunk::Expiring(copy) => copy.advance(gone),
+                            Chunk::Broker(_) => {}
+                        }
                     }
                 }
             }
@@ -197,7 +224,7 @@ impl Outbox {
             }
         }
         if !is_mid_packet {
-            self.chunks.extend(self.deferred.drain(..).map(Chunk::Card));
+            self.chunks.extend(self.deferred.drain(..));
         }
     }
 
@@ -208,8 +235,13 @@ impl Outbox {
 
     /// Queues a copy, or says why it is dropped.
     #[inline]
-    pub(crate) fn push_card(&mut self, packet: &Bytes, limits: &Limits) -> Result<(), DropReason> {
-        let len = packet.len();
+    pub(crate) fn push_card(
+        &mut self,
+        copy: &Encoded,
+        now: Instant,
+        limits: &Limits,
+    ) -> Result<(), DropReason> {
+        let len = copy.packet.len();
         if self.card_messages >= limits.outbox_messages_max {
             return Err(DropReason::Messages);
         }
@@ -222,17 +254,50 @@ impl Outbox {
         self.card_messages += 1;
         self.card_bytes += len;
         self.total.add(len);
-        if self.is_mid_packet {
-            self.deferred.push_back(packet.clone());
-        } else {
-            self.chunks.push_back(Chunk::Card(packet.clone()));
-        }
+        let chunk = match copy.expiry {
+            None => Chunk::Card(copy.packet.clone()),
+            Some(field) => {
+                self.expiring += 1;
+                Chunk::Expiring(Expiring::new(copy, field, now))
+            }
+        };
+        let queue = if self.is_mid_packet { &mut self.deferred } else { &mut self.chunks };
+        queue.push_back(chunk);
         Ok(())
+    }
+
+    /// Takes the time that copies have waited off the time they may; how many are dropped because it is over. To be called when
+    /// something that may have waited for long is about to be sent.
+    pub(crate) fn count_down(&mut self, now: Instant) -> usize {
+        if self.expiring == 0 {
+            return 0;
+        }
+        let (mut dropped, mut bytes) = (0, 0);
+        for queue in [&mut self.chunks, &mut self.deferred] {
+            queue.retain_mut(|chunk| {
+                let is_over = match chunk {
+                    Chunk::Expiring(copy) => copy.count_down(now),
+                    Chunk::Broker(_) | Chunk::Card(_) => false,
+                };
+                if is_over {
+                    dropped += 1;
+                    bytes += chunk.card_bytes();
+                }
+                !is_over
+            });
+        }
+        self.expiring -= dropped;
+        self.card_messages -= dropped;
+        self.card_bytes -= bytes;
+        self.total.subtract(bytes);
+        dropped
     }
 
     /// There will be no end of packet any more; how many copies waited for it.
     pub(crate) fn drop_deferred(&mut self) -> usize {
-        let bytes: usize = self.deferred.iter().map(Bytes::len).sum();
+        let bytes: usize = self.deferred.iter().map(Chunk::card_bytes).sum();
+        let is_expiring = |chunk: &&Chunk| matches!(chunk, Chunk::Expiring(_));
+        self.expiring -= self.deferred.iter().filter(is_expiring).count();
         let messages = self.deferred.len();
         self.deferred.clear();
         self.card_bytes -= bytes;

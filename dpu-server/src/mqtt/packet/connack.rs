@@ -18,6 +18,8 @@ pub(crate) struct Connack<'a> {
     pub(crate) server_keep_alive_s: Option<u16>,
     /// Largest packet the broker accepts, in bytes.
     pub(crate) packet_bytes_max: u32,
+    /// Largest Topic Alias the broker accepts; 0: none.
+    pub(crate) topic_alias_max: u16,
 }
 
 impl<'a> Connack<'a> {
@@ -46,6 +48,7 @@ impl<'a> Connack<'a> {
             assigned_client_id: properties.assigned_client_id,
             server_keep_alive_s: properties.server_keep_alive_s,
             packet_bytes_max: properties.packet_bytes_max.unwrap_or(u32::MAX),
+            topic_alias_max: properties.topic_alias_max.unwrap_or(0),
         })
     }
 }

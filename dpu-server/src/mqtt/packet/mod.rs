@@ -23,7 +23,7 @@ pub(crate) use connack::Connack;
 pub(crate) use connect::{Connect, Expiry};
 pub(crate) use disconnect::{AUTH_SUCCESS, Auth, Disconnect};
 pub use fixed_header::{FixedHeader, PacketType};
-pub(crate) use publish::{Publish, Variant};
+pub(crate) use publish::{Encoded, ExpiryField, Publish, Variant};
 pub(crate) use subscribe::{Acknowledgement, GrantedOptions, Subscribe, Unsubscribe};
 
 /// The two bytes of a PINGREQ (MQTT 3.1.1 §3.12).
@@ -104,6 +104,11 @@ impl<'a> Reader<'a> {
         let (front, rest) = self.0.split_at_checked(n).ok_or(Malformed::Truncated)?;
         self.0 = rest;
         Ok(front)
+    }
+
+    /// Bytes that are left.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// Everything that is left, which may be nothing.

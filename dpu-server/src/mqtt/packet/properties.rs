@@ -3,6 +3,8 @@
 //! Only the few values the card acts upon are kept; the rest is validated and stays where it is, in the packet. A
 //! breach is a Malformed Packet or Protocol Error to the broker, so it must be one to us.
 
+use std::num::NonZeroU32;
+
 use super::{Malformed, Reader, has_discouraged_characters};
 
 /// The packets whose property lists we read, as bits, so that a table row can name several.
@@ -77,6 +79,13 @@ fn definition(id: u32) -> Option<(Form, Place)> {
     })
 }
 
+/// A value, and where in the list its property begins.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Located<T> {
+    pub(crate) value: T,
+    pub(crate) at: usize,
+}
+
 /// What the card wants to know of a property list, and the list itself.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Properties<'a> {
@@ -90,10 +99,14 @@ pub(crate) struct Properties<'a> {
     pub(crate) server_keep_alive_s: Option<u16>,
     /// Maximum Packet Size in bytes, 0x27.
     pub(crate) packet_bytes_max: Option<u32>,
-    /// Whether there is a Topic Alias, 0x23.
-    pub(crate) has_topic_alias: bool,
-    /// Whether there is a Subscription Identifier, 0x0B.
-    pub(crate) has_subscription_identifier: bool,
+    /// Topic Alias Maximum, 0x22.
+    pub(crate) topic_alias_max: Option<u16>,
+    /// Topic Alias, 0x23.
+    pub(crate) topic_alias: Option<Located<u16>>,
+    /// Message Expiry Interval in seconds, 0x02.
+    pub(crate) message_expiry_s: Option<Located<u32>>,
+    /// Subscription Identifier, 0x0B.
+    pub(crate) subscription_identifier: Option<NonZeroU32>,
     /// Whether some string holds controls or non-characters.
     pub(crate) has_discouraged_characters: bool,
 }
@@ -107,6 +120,7 @@ impl<'a> Properties<'a> {
         let mut properties = Self { bytes, ..Self::default() };
         let mut seen = 0_u64;
         while !list.is_empty() {
+            let at = len as usize - list.len();
             let id = list.variable_byte_integer()?;
             let (form, places) = definition(id).ok_or(Malformed::Property(id))?;
             let bit = 1_u64 << id;
@@ -115,12 +129,18 @@ impl<'a> Properties<'a> {
                 return Err(Malformed::Property(id));
             }
             seen |= bit;
-            properties.read_value(id, form, &mut list)?;
+            properties.read_value(id, at, form, &mut list)?;
         }
         Ok(properties)
     }
 
-    fn read_value(&mut self, id: u32, form: Form, list: &mut Reader<'a>) -> Result<(), Malformed> {
+    fn read_value(
+        &mut self,
+        id: u32,
+        at: usize,
+        form: Form,
+        list: &mut Reader<'a>,
+    ) -> Result<(), Malformed> {
         match form {
             Form::Flag => {
                 if list.u8()? > 1 {
@@ -134,7 +154,8 @@ impl<'a> Properties<'a> {
                 }
                 match id {
                     0x13 => self.server_keep_alive_s = Some(value),
-                    0x23 => self.has_topic_alias = true,
+                    0x22 => self.topic_alias_max = Some(value),
+                    0x23 => self.topic_alias = Some(Located { value, at }),
                     _ => {}
                 }
             }
@@ -144,16 +165,15 @@ impl<'a> Properties<'a> {
                     return Err(Malformed::Property(id));
                 }
                 match id {
+                    0x02 => self.message_expiry_s = Some(Located { value, at }),
                     0x11 => self.session_expiry_s = Some(value),
                     0x27 => self.packet_bytes_max = Some(value),
                     _ => {}
                 }
             }
             Form::Identifier => {
-                if list.variable_byte_integer()? == 0 {
-                    return Err(Malformed::Property(id));
-                }
-                self.has_subscription_identifier = true;
+                let value = NonZeroU32::new(list.variable_byte_integer()?);
+                self.subscription_identifier = Some(value.ok_or(Malformed::Property(id))?);
             }
             Form::Text | Form::Topic => {
                 let text = self.read_text(list)?;
@@ -213,6 +233,19 @@ mod tests {
         assert_eq!(properties.assigned_client_id, Some("id"));
         assert_eq!(properties.server_keep_alive_s, Some(60));
         assert_eq!(properties.packet_bytes_max, Some(256));
+    }
+
+    #[test]
+    fn what_a_copy_does_not_take_over_is_found_in_its_place() {
+        let list = [12, 0x02, 0, 0, 0, 7, 0x23, 0, 9, 0x01, 1, 0x01, 1];
+        let read = |list: &[u8]| {
+            let properties = read(list, Place::PUBLISH)?;
+            Ok((properties.message_expiry_s, properties.topic_alias))
+        };
+        assert_eq!(read(&list), Err(Malformed::Property(0x01)));
+        let list = [&[10], &list[1..11]].concat();
+        let (expiry, alias) = (Located { value: 7, at: 0 }, Located { value: 9, at: 5 });
+        assert_eq!(read(&list), Ok((Some(expiry), Some(alias))));
     }
 
     #[test]

@@ -1,16 +1,19 @@
 //! SUBSCRIBE, SUBACK, UNSUBSCRIBE and UNSUBACK (MQTT 3.1.1 §3.8–3.11, MQTT 5 the same sections).
 
+use std::num::NonZeroU32;
+
 use super::properties::{Place, Properties};
 use super::{Malformed, Reader, Version};
 use crate::mqtt::topic::Filter;
 
-/// What a subscription asks for besides its filter, as far as it changes who gets a QoS 0 message.
+/// What a subscription asks for besides its filter, as far as it changes who gets what. Retain As Published is not here: what the
+/// card distributes has no RETAIN to keep.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct GrantedOptions {
     /// The No Local option.
     pub(crate) no_local: bool,
-    /// The SUBSCRIBE carried a Subscription Identifier.
-    pub(crate) has_identifier: bool,
+    /// The Subscription Identifier of the SUBSCRIBE.
+    pub(crate) identifier: Option<NonZeroU32>,
 }
 
 /// A well-formed SUBSCRIBE.
@@ -25,11 +28,9 @@ impl<'a> Subscribe<'a> {
     pub(crate) fn parse(version: Version, body: &'a [u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(body);
         let packet_id = reader.packet_id()?;
-        let has_identifier = match version {
-            Version::V5 => {
-                Properties::read(&mut reader, Place::SUBSCRIBE)?.has_subscription_identifier
-            }
-            Version::V31 | Version::V311 => false,
+        let identifier = match version {
+            Version::V5 => Properties::read(&mut reader, Place::SUBSCRIBE)?.subscription_identifier,
+            Version::V31 | Version::V311 => None,
         };
         let mut filters = Vec::new();
         while !reader.is_empty() {
@@ -46,7 +47,7 @@ impl<'a> Subscribe<'a> {
             {
                 return Err(Malformed::Value("subscription options"));
             }
-            filters.push((filter, GrantedOptions { no_local, has_identifier }));
+            filters.push((filter, GrantedOptions { no_local, identifier }));
         }
         if filters.is_empty() {
             return Err(Malformed::Truncated);
@@ -112,9 +113,9 @@ mod tests {
         let seen: Vec<_> = subscribe
             .filters
             .iter()
-            .map(|(f, o)| (f.text(), o.no_local, o.has_identifier))
+            .map(|(f, o)| (f.text(), o.no_local, o.identifier.map_or(0, NonZeroU32::get)))
             .collect();
-        assert_eq!(seen, [("a", true, true), ("b/#", false, true)]);
+        assert_eq!(seen, [("a", true, 5), ("b/#", false, 5)]);
     }
 
     #[test]

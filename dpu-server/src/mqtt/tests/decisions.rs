@@ -156,16 +156,6 @@ fn what_the_broker_says_it_does_not_accept_is_for_the_broker_to_refuse() {
 }
 
 #[test]
-fn a_topic_alias_goes_to_the_broker() {
-    let mut scene = Scene::new();
-    scene.subscriber("s", "t");
-    let publisher = scene.connect(v5("p"));
-    let alias = [0x23, 0, 1];
-    scene.broker_takes(publisher, Reason::TopicAlias, publish_v5("t", &alias, "1"));
-    scene.broker_takes(publisher, Reason::TopicAlias, publish_v5("", &alias, "2"));
-}
-
-#[test]
 fn a_topic_starting_with_a_dollar_goes_to_the_broker() {
     let mut scene = Scene::new();
     scene.subscriber("s", "$x/#");
@@ -231,88 +221,6 @@ fn a_shared_subscription_goes_to_the_broker() {
 }
 
 #[test]
-fn no_local_goes_to_the_broker() {
-    let (mut scene, publisher, _) = plain();
-    let conn = scene.connect(v5("nl"));
-    scene.subscribe_v5(conn, &[], "t", 0x04);
-    scene.broker_takes(publisher, Reason::NoLocal, publish("t", "1"));
-}
-
-#[test]
-fn a_subscription_identifier_goes_to_the_broker() {
-    let (mut scene, publisher, _) = plain();
-    let conn = scene.connect(v5("id"));
-    scene.subscribe_v5(conn, &[0x0B, 7], "t", 0);
-    scene.broker_takes(publisher, Reason::SubscriptionIdentifier, publish("t", "1"));
-}
-
-#[test]
-fn subscribing_again_replaces_the_options() {
-    let mut scene = Scene::new();
-    let conn = scene.connect(v5("s"));
-    let publisher = scene.connect(v311("p"));
-    scene.subscribe_v5(conn, &[0x0B, 7], "t", 0);
-    scene.subscribe_v5(conn, &[], "t", 0x20);
-    scene.card_takes(publisher, publish("t", "1"));
-    assert_eq!(scene.client_gets(conn), publish_v5("t", &[], "1"));
-    scene.subscribe_v5(conn, &[], "t", 0x04);
-    scene.broker_takes(publisher, Reason::NoLocal, publish("t", "1"));
-}
-
-#[test]
-fn no_local_stays_until_unsubscribed() {
-    let mut scene = Scene::new();
-    let conn = scene.connect(v5("s"));
-    let publisher = scene.connect(v311("p"));
-    scene.subscribe_v5(conn, &[], "t", 0x04);
-    scene.subscribe_v5(conn, &[], "t", 0);
-    scene.broker_takes(publisher, Reason::NoLocal, publish("t", "1"));
-    scene.client(conn, packet(0xA2, b"\x00\x02\x00\x00\x01t"));
-    scene.broker(conn, [packet(0xB0, &[0, 2, 0, 0]), PINGRESP.to_vec()].concat());
-    scene.broker_gets(conn);
-    scene.client_gets(conn);
-    scene.subscribe_v5(conn, &[], "t", 0);
-    let publisher = scene.connect(v311("other"));
-    scene.card_takes(publisher, publish("t", "2"));
-}
-
-#[test]
-fn a_grant_that_could_not_have_been_refused_proves_nothing() {
-    let mut scene = Scene::new();
-    let conn = scene.connect(ConnectPacket { level: 3, ..v311("old") });
-    scene.subscribe(conn, "t");
-    let publisher = scene.connect(v311("p"));
-    scene.broker_takes(publisher, Reason::UnprovenGrant, publish("t", "1"));
-}
-
-#[test]
-fn a_version_3_1_publisher_is_as_good_as_any() {
-    let mut scene = Scene::new();
-    scene.subscriber("s", "t");
-    let publisher = scene.connect(ConnectPacket { level: 3, ..v311("old") });
-    scene.card_takes(publisher, publish("t", "1"));
-}
-
-#[test]
-fn two_matching_filters_of_one_client_go_to_the_broker() {
-    let (mut scene, publisher, subscriber) = plain();
-    scene.subscribe(subscriber, "+");
-    scene.broker_takes(publisher, Reason::OverlappingSubscriptions, publish("t", "1"));
-}
-
-#[test]
-fn a_copy_must_fit_every_subscribers_maximum_packet_size() {
-    let (mut scene, publisher, _) = plain();
-    let fits = publish_v5("t", &[], "12345");
-    let properties = [0x27, 0, 0, 0, fits.len() as u8];
-    let small = scene.connect(ConnectPacket { properties: &properties, ..v5("small") });
-    scene.subscribe_v5(small, &[], "t", 0);
-    scene.card_takes(publisher, publish("t", "12345"));
-    assert_eq!(scene.client_gets(small), fits);
-    scene.broker_takes(publisher, Reason::MaximumPacketSize, publish("t", "123456"));
-}
-
-#[test]
 fn a_publish_behind_a_slow_one_waits_for_the_barrier() {
     let (mut scene, publisher, _) = plain();
     scene.broker_takes(publisher, Reason::QosAboveZero, publish_qos1("t", 1, "1"));
@@ -320,11 +228,12 @@ fn a_publish_behind_a_slow_one_waits_for_the_barrier() {
     assert_eq!(behind, PINGREQ);
 }
 
-/// The other reasons are reached in `sessions`, `streams` and `barriers`; together all of them.
+/// The other reasons are reached in `options`, `sessions`, `streams` and `barriers`; together all of them.
 #[test]
 fn every_reason_is_reached_by_a_test() {
     let tests = [
         include_str!("decisions.rs"),
+        include_str!("options.rs"),
         include_str!("sessions.rs"),
         include_str!("streams.rs"),
         include_str!("barriers.rs"),

@@ -3,6 +3,7 @@
 mod arrivals;
 mod barriers;
 mod decisions;
+mod options;
 mod packets;
 mod policy;
 mod scene;
