@@ -211,9 +211,9 @@ CASE(a_signal_ends_a_connect_that_goes_on)
 {
 	int fd = FD(socket(AF_INET, SOCK_STREAM, 0)), elsewhere = deaf();
 	catch_signal(SIGUSR1, 0);
-	pthread_t signal = signal_in(20);
+	pthread_t signal = signal_waits();
 	T(connect_v4(fd, connect_port));
-	pthread_join(signal, NULL);
+	end_signals(signal);
 	T(set_nonblocking(fd, 1));
 	T(connect_v4(fd, connect_port));
 	T(!!accept(elsewhere, NULL, NULL));
@@ -229,11 +229,10 @@ CASE(a_restarting_signal_does_not_end_a_connect)
 {
 	int fd = FD(socket(AF_INET, SOCK_STREAM, 0)), elsewhere = deaf();
 	catch_signal(SIGUSR1, SA_RESTART);
-	pthread_t signal = signal_in(20), accepter = after_ms(60, accept_on, &elsewhere);
+	pthread_t other = signal_then(accept_on, &elsewhere);
 	T(connect_v4(fd, connect_port));
 	say("signals %d", signals_caught());
-	pthread_join(signal, NULL);
-	pthread_join(accepter, NULL);
+	pthread_join(other, NULL);
 	EXPECT(fd, POLLOUT);
 }
 

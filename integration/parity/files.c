@@ -103,13 +103,8 @@ CASE(splice_through_a_pipe_carries_much)
 	pid_t child = fork();
 	if (child == 0) {
 		close(all.server);
-		long sent = 0;
-		while (sent < (long)sizeof big) {
-			long taken = write(all.client, big + sent, sizeof big - (size_t)sent);
-			if (taken <= 0)
-				_exit(1);
-			sent += taken;
-		}
+		if (write_all(all.client, big, sizeof big) != sizeof big)
+			_exit(1);
 		shutdown(all.client, SHUT_WR);
 		_exit(read_all(all.client, got, sizeof got) == sizeof got && !memcmp(big, got, sizeof got) ? 0 : 2);
 	}

@@ -282,6 +282,61 @@ long read_all(int fd, void *buffer, long length)
 	return done;
 }
 
+long write_all(int fd, const void *bytes, long length)
+{
+	long done = 0;
+	while (done < length) {
+		long taken = write(fd, (const char *)bytes + done, (size_t)(length - done));
+		if (taken <= 0)
+			break;
+		done += taken;
+	}
+	return done;
+}
+
+long take_away(int fd, long length)
+{
+	static char block[65536];
+	long done = 0, taken;
+	while (done < length && (taken = read(fd, block, sizeof block)) > 0)
+		done += taken;
+	return done;
+}
+
+int leave_no_descriptors(struct rlimit *old)
+{
+	getrlimit(RLIMIT_NOFILE, old);
+	int next = dup(STDOUT_FILENO);
+	close(next);
+	struct rlimit none = {.rlim_cur = (rlim_t)next, .rlim_max = old->rlim_max};
+	must(setrlimit(RLIMIT_NOFILE, &none) == 0, "setrlimit");
+	return next;
+}
+
+int watch(int set, int operation, int fd, unsigned events, unsigned data)
+{
+	struct epoll_event event = {.events = events, .data.u32 = data};
+	return epoll_ctl(set, operation, fd, &event);
+}
+
+static int by_data(const void *one, const void *other)
+{
+	const struct epoll_event *left = one, *right = other;
+	return left->data.u32 != right->data.u32 ? (left->data.u32 < right->data.u32 ? -1 : 1)
+						  : (int)left->events - (int)right->events;
+}
+
+void look(const char *what, int set, int timeout_ms)
+{
+	struct epoll_event got[8];
+	int count = epoll_wait(set, got, 8, timeout_ms);
+	say("%s: %d", what, count);
+	if (count > 0)
+		qsort(got, (size_t)count, sizeof *got, by_data);
+	for (int i = 0; i < count; i++)
+		say("  %u %s", got[i].data.u32, events_text(got[i].events));
+}
+
 int set_nonblocking(int fd, int on)
 {
 	int flags = fcntl(fd, F_GETFL);
@@ -350,13 +405,76 @@ void write_x(void *fd)
 		say("x was not written: %s", strerrorname_np(errno));
 }
 
-static void raise_usr1(void *thread) { pthread_kill(*(pthread_t *)thread, SIGUSR1); }
+/* A thread that is to be interrupted, and what then happens. */
+struct interruption {
+	pid_t thread;
+	pthread_t handle;
+	void (*act)(void *);
+	void *argument;
+};
 
-pthread_t signal_in(int wait_ms)
+/* Whether a thread waits in the kernel; how often it has begun to. */
+static int is_waiting(pid_t thread, long *times)
 {
-	static pthread_t self;
-	self = pthread_self();
-	return after_ms(wait_ms, raise_usr1, &self);
+	char path[60], line[100], state = 0;
+	snprintf(path, sizeof path, "/proc/self/task/%d/status", thread);
+	FILE *status = fopen(path, "re");
+	while (status && fgets(line, sizeof line, status)) {
+		sscanf(line, "State: %c", &state);
+		sscanf(line, "voluntary_ctxt_switches: %ld", times);
+	}
+	if (status)
+		fclose(status);
+	return state == 'S';
+}
+
+/* Until a thread has begun to wait once more than `before` times, and goes on waiting. Returns how often it has begun to. */
+static long until_waiting(pid_t thread, long before)
+{
+	struct timespec start;
+	long first = 0, second = 0;
+	now(&start);
+	do {
+		int is_first = is_waiting(thread, &first);
+		usleep(10000);
+		if (is_first && first > before && is_waiting(thread, &second) && first == second)
+			break;
+	} while (elapsed_ms(&start) < PATIENCE_MS);
+	return second;
+}
+
+static volatile int is_enough;
+
+static void interrupt(void *argument)
+{
+	struct interruption *it = argument;
+	long times = until_waiting(it->thread, 0);
+	do {
+		pthread_kill(it->handle, SIGUSR1);
+		times = until_waiting(it->thread, times);
+	} while (!it->act && !is_enough);
+	if (it->act)
+		it->act(it->argument);
+	free(it);
+}
+
+pthread_t signal_then(void (*act)(void *), void *argument)
+{
+	struct interruption *it = malloc(sizeof *it);
+	*it = (struct interruption){gettid(), pthread_self(), act, argument};
+	is_enough = 0;
+	return after_ms(0, interrupt, it);
+}
+
+pthread_t signal_waits(void) { return signal_then(NULL, NULL); }
+
+void end_signals(pthread_t thread)
+{
+	int error = errno;
+	is_enough = 1;
+	pthread_join(thread, NULL);
+	say("signals: %s", signals_caught() ? "some" : "none");
+	errno = error;
 }
 
 void fill(int fd, int client)

@@ -152,10 +152,9 @@ CASE(waitall_gives_what_came_when_its_time_is_up)
 	T(setsockopt(all.server, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit));
 	T(write(all.client, "de", 2));
 	EXPECT(all.server, POLLIN | POLLOUT);
-	pthread_t thread = signal_in(30);
+	pthread_t thread = signal_waits();
 	T(recv(all.server, buffer, 8, MSG_WAITALL));
-	pthread_join(thread, NULL);
-	say("signals: %d", signals_caught());
+	end_signals(thread);
 }
 
 CASE(waitall_gives_what_came_before_a_reset)

@@ -5,24 +5,6 @@
 #include <sys/signalfd.h>
 #include <sys/timerfd.h>
 
-static void look(const char *what, int set, int timeout_ms)
-{
-	struct epoll_event got[8];
-	int count = epoll_wait(set, got, 8, timeout_ms);
-	say("%s: %d", what, count);
-	/* In the order of their numbers: which comes first is open. */
-	for (unsigned data = 0; data < 20; data++)
-		for (int i = 0; i < count; i++)
-			if (got[i].data.u32 == data)
-				say("  %u %s", data, events_text(got[i].events & 0xffff));
-}
-
-static int watch(int set, int operation, int fd, unsigned events, unsigned data)
-{
-	struct epoll_event event = {.events = events, .data.u32 = data};
-	return epoll_ctl(set, operation, fd, &event);
-}
-
 CASE(the_cards_and_the_kernels_take_turns)
 {
 	struct trio all = trio();

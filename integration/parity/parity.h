@@ -89,6 +89,16 @@ struct trio trio(void);
 void close_trio(struct trio *all);
 /* Reads exactly `length` bytes or fails. */
 long read_all(int fd, void *buffer, long length);
+/* Writes all of it, unless that fails; how much went. */
+long write_all(int fd, const void *bytes, long length);
+/* Reads so many bytes away; how many came. */
+long take_away(int fd, long length);
+/* Lowers the limit so that the next descriptor, which is returned, would be too many. */
+int leave_no_descriptors(struct rlimit *old);
+/* epoll_ctl for a descriptor that is called `data`. */
+int watch(int set, int operation, int fd, unsigned events, unsigned data);
+/* One look at an epoll set; prints what it says in the order of the names: which comes first is open. */
+void look(const char *what, int set, int timeout_ms);
 int set_nonblocking(int fd, int on);
 /* Resets the connection when closed. */
 void reset(int fd);
@@ -99,8 +109,12 @@ void catch_signal(int number, int flags);
 pthread_t after_ms(int wait_ms, void (*act)(void *), void *argument);
 /* One byte to the descriptor that is pointed to; for `after_ms`. */
 void write_x(void *fd);
-/* SIGUSR1 for the calling thread. */
-pthread_t signal_in(int wait_ms);
+/* SIGUSR1 for the calling thread once it waits in the kernel; and, once that has had its effect and it waits again, `act`. */
+pthread_t signal_then(void (*act)(void *), void *argument);
+/* SIGUSR1 for the calling thread whenever it waits in the kernel, until `end_signals`, which says whether any were caught. A
+ * signal may come in between two waits of one call, and end none: docs/conformance.md. */
+pthread_t signal_waits(void);
+void end_signals(pthread_t thread);
 /* Writes until nothing more is taken, with buffers of a fixed size. */
 void fill(int fd, int client);
 /* Waits for a child, prints how it ended. */

@@ -359,15 +359,10 @@ CASE(a_spare_descriptor_gives_room_to_refuse)
 {
 	/* mosquitto's way: when accept finds no descriptor, the spare one is closed, the client taken and dropped. */
 	int fd = listener(), spare = open("/dev/null", O_RDONLY), client = guest();
-	struct rlimit old, none;
+	struct rlimit old;
 	char byte;
 	await(fd, POLLIN);
-	getrlimit(RLIMIT_NOFILE, &old);
-	none = old;
-	int highest = dup(fd);
-	close(highest);
-	none.rlim_cur = (rlim_t)highest;
-	T(setrlimit(RLIMIT_NOFILE, &none));
+	leave_no_descriptors(&old);
 	for (int i = 0; i < 3; i++) {
 		FD(accept(fd, NULL, NULL));
 		T(close(spare));
@@ -378,23 +373,17 @@ CASE(a_spare_descriptor_gives_room_to_refuse)
 		T(setrlimit(RLIMIT_NOFILE, &old));
 		close(client);
 		client = guest();
-		none.rlim_cur = (rlim_t)highest;
 		await(fd, POLLIN);
-		T(setrlimit(RLIMIT_NOFILE, &none));
+		leave_no_descriptors(&old);
 	}
 }
 
 CASE(without_descriptors_every_call_says_so)
 {
 	struct trio all = trio();
-	struct rlimit old, none;
+	struct rlimit old;
 	int fresh = FD(socket(AF_INET, SOCK_STREAM, 0));
-	getrlimit(RLIMIT_NOFILE, &old);
-	none = old;
-	int highest = dup(0);
-	close(highest);
-	none.rlim_cur = (rlim_t)highest;
-	T(setrlimit(RLIMIT_NOFILE, &none));
+	int highest = leave_no_descriptors(&old);
 	FD(socket(AF_INET, SOCK_STREAM, 0));
 	FD(dup(all.server));
 	FD(fcntl(all.server, F_DUPFD, 0));

@@ -3,16 +3,6 @@
 
 #include <sys/eventfd.h>
 
-/* One look at an epoll set; prints what it says. */
-static void look(const char *what, int set, int timeout_ms)
-{
-	struct epoll_event got[4];
-	int count = epoll_wait(set, got, 4, timeout_ms);
-	say("%s: %d", what, count);
-	for (int i = 0; i < count; i++)
-		say("  %d %s", (int)got[i].data.u32, events_text(got[i].events));
-}
-
 /* Waits for the end of the stream. A card may tell of an arrival just before it: docs/conformance.md. */
 static void look_for_end(const char *what, int set)
 {
@@ -24,12 +14,6 @@ static void look_for_end(const char *what, int set)
 		}
 	} while (!(got.events & EPOLLRDHUP));
 	say("%s: %d %s", what, (int)got.data.u32, events_text(got.events));
-}
-
-static int watch(int set, int operation, int fd, unsigned events, unsigned data)
-{
-	struct epoll_event event = {.events = events, .data.u32 = data};
-	return epoll_ctl(set, operation, fd, &event);
 }
 
 CASE(poll_tells_every_state)
@@ -137,7 +121,7 @@ CASE(edge_triggered_epoll_tells_of_room)
 	struct trio all = trio();
 	int set = epoll_create1(0);
 	static char block[65536];
-	long written = 0, drained = 0;
+	long written = 0;
 	T(set_nonblocking(all.server, 1));
 	T(watch(set, EPOLL_CTL_ADD, all.server, EPOLLOUT | EPOLLET, 1));
 	look("at first", set, 0);
@@ -149,13 +133,7 @@ CASE(edge_triggered_epoll_tells_of_room)
 		while ((taken = write(all.server, block, sizeof block)) > 0)
 			written += taken;
 	} while (epoll_wait(set, &event, 1, 100) == 1);
-	while (drained < written) {
-		ssize_t taken = read(all.client, block, sizeof block);
-		if (taken <= 0)
-			break;
-		drained += taken;
-	}
-	T(drained == written);
+	T(take_away(all.client, written) == written);
 	look("room", set, 5000);
 }
 
@@ -315,29 +293,16 @@ CASE(two_threads_read_every_byte_once)
 	T(recv(all.server, &(char){0}, 1, MSG_DONTWAIT));
 }
 
-/* A child sends SIGUSR1, then what the parent waits for. */
-static pid_t interrupt_then(int client)
-{
-	pid_t parent = getpid(), child = fork();
-	if (child == 0) {
-		usleep(50000);
-		kill(parent, SIGUSR1);
-		usleep(50000);
-		_exit(client < 0 || write(client, "x", 1) == 1 ? 0 : 1);
-	}
-	return child;
-}
-
 CASE(a_signal_interrupts_a_read_without_restart)
 {
 	struct trio all = trio();
 	char byte;
 	catch_signal(SIGUSR1, 0);
-	pid_t child = interrupt_then(all.client);
+	pthread_t other = signal_then(write_x, &all.client);
 	T(read(all.server, &byte, 1));
 	say("signals: %d", signals_caught());
 	T(read(all.server, &byte, 1));
-	reap(child);
+	pthread_join(other, NULL);
 }
 
 CASE(a_signal_does_not_end_a_read_with_restart)
@@ -345,25 +310,24 @@ CASE(a_signal_does_not_end_a_read_with_restart)
 	struct trio all = trio();
 	char byte;
 	catch_signal(SIGUSR1, SA_RESTART);
-	pid_t child = interrupt_then(all.client);
+	pthread_t other = signal_then(write_x, &all.client);
 	T(read(all.server, &byte, 1));
 	say("signals: %d", signals_caught());
-	reap(child);
+	pthread_join(other, NULL);
 }
 
 CASE(a_signal_interrupts_accept_and_poll)
 {
 	int fd = listener();
-	catch_signal(SIGUSR1, 0);
-	pid_t child = interrupt_then(-1);
-	FD(accept(fd, NULL, NULL));
-	say("signals: %d", signals_caught());
-	reap(child);
-	catch_signal(SIGUSR1, SA_RESTART);
-	child = interrupt_then(-1);
 	struct pollfd watched = {.fd = fd, .events = POLLIN};
-	T(poll(&watched, 1, 5000));
-	reap(child);
+	catch_signal(SIGUSR1, 0);
+	pthread_t other = signal_waits();
+	FD(accept(fd, NULL, NULL));
+	end_signals(other);
+	catch_signal(SIGUSR1, SA_RESTART);
+	other = signal_waits();
+	T(poll(&watched, 1, -1));
+	end_signals(other);
 }
 
 CASE(cancelling_a_thread_that_reads_harms_nobody)

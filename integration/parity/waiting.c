@@ -28,11 +28,10 @@ static void said(int call, long result)
 	say("call %d: %ld %s, signals %d", call, result, result < 0 ? strerrorname_np(errno) : "-", signals_caught());
 }
 
-/* The same once both threads have done what they are to do. */
-static void said_after(int call, long result, pthread_t signal, pthread_t other)
+/* The same once the other thread has done what it is to do. */
+static void said_after(int call, long result, pthread_t other)
 {
 	int error = errno;
-	pthread_join(signal, NULL);
 	pthread_join(other, NULL);
 	errno = error;
 	said(call, result);
@@ -45,9 +44,9 @@ static void interrupt_readers(int flags, const struct timeval *limit)
 	if (limit)
 		T(setsockopt(all.server, SOL_SOCKET, SO_RCVTIMEO, limit, sizeof *limit));
 	for (enum call call = READ; call < READERS; call++) {
-		pthread_t signal = signal_in(15), bytes = after_ms(80, write_x, &all.client);
+		pthread_t other = signal_then(write_x, &all.client);
 		long result = read_by(call, all.server);
-		said_after(call, result, signal, bytes);
+		said_after(call, result, other);
 		EXPECT(all.server, result < 0 ? POLLIN | POLLOUT : POLLOUT);
 		recv(all.server, &(char){0}, 1, MSG_DONTWAIT);
 	}
@@ -89,9 +88,9 @@ static void interrupt_writers(int flags, const struct timeval *limit)
 		fill(server, client);
 		if (limit)
 			T(setsockopt(server, SOL_SOCKET, SO_SNDTIMEO, limit, sizeof *limit));
-		pthread_t signal = signal_in(15), reader = after_ms(80, drain_slowly, &client);
+		pthread_t other = signal_then(drain_slowly, &client);
 		long result = write_by(call, server);
-		said_after(call, result, signal, reader);
+		said_after(call, result, other);
 		close(server);
 		close(client);
 	}
@@ -106,10 +105,10 @@ CASE(a_signal_in_the_middle_of_a_write_tells_how_much_went)
 	struct trio all = trio();
 	static char big[32 << 20];
 	catch_signal(SIGUSR1, SA_RESTART);
-	pthread_t signal = signal_in(400);
+	pthread_t signal = signal_waits();
 	long taken = write(all.server, big, sizeof big);
-	say("some went: %d, signals %d", taken > 0 && taken < (long)sizeof big, signals_caught());
-	pthread_join(signal, NULL);
+	end_signals(signal);
+	say("some went: %d", taken > 0 && taken < (long)sizeof big);
 }
 
 static void connect_guest(void *unused)
@@ -125,9 +124,9 @@ static void interrupt_accept(int flags, const struct timeval *limit)
 	if (limit)
 		T(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, limit, sizeof *limit));
 	for (int call = 0; call < 2; call++) {
-		pthread_t signal = signal_in(15), client = after_ms(80, connect_guest, NULL);
+		pthread_t other = signal_then(connect_guest, NULL);
 		int accepted = call ? accept4(fd, NULL, NULL, SOCK_CLOEXEC) : accept(fd, NULL, NULL);
-		said_after(call, accepted < 0 ? -1 : 1, signal, client);
+		said_after(call, accepted < 0 ? -1 : 1, other);
 		EXPECT(fd, accepted < 0 ? POLLIN : 0);
 		if (accepted < 0)
 			FD(accept(fd, NULL, NULL));
@@ -165,8 +164,8 @@ static void interrupt_waits(int flags)
 	struct trio all = trio();
 	catch_signal(SIGUSR1, flags);
 	for (int call = 0; call < 7; call++) {
-		pthread_t signal = signal_in(15), bytes = after_ms(80, write_x, &all.client);
-		said_after(call, wait_by(call, all.server), signal, bytes);
+		pthread_t other = signal_then(write_x, &all.client);
+		said_after(call, wait_by(call, all.server), other);
 		EXPECT(all.server, POLLIN | POLLOUT);
 		T(read(all.server, &(char){0}, 1));
 	}
@@ -206,10 +205,10 @@ CASE(a_signal_mask_holds_during_a_wait)
 	}
 	pthread_sigmask(SIG_UNBLOCK, &usr1, NULL);
 	for (int call = 0; call < 3; call++) {
-		pthread_t signal = signal_in(5);
+		pthread_t signal = signal_waits();
 		long shut = call == 0 ? ppoll(&watched, 1, &limit, &usr1) : call == 1 ? epoll_pwait(set, &event, 1, 30, &usr1)
 			  : epoll_pwait2(set, &event, 1, &limit, &usr1);
-		pthread_join(signal, NULL);
+		end_signals(signal);
 		said(call, shut);
 	}
 }
@@ -289,13 +288,8 @@ CASE(a_storm_of_signals_loses_no_byte)
 	pid_t child = fork();
 	if (child == 0) {
 		close(all.server);
-		long sent = 0;
-		while (sent < (long)sizeof big) {
-			long taken = write(all.client, big + sent, sizeof big - (size_t)sent);
-			if (taken <= 0)
-				_exit(1);
-			sent += taken;
-		}
+		if (write_all(all.client, big, sizeof big) != sizeof big)
+			_exit(1);
 		_exit(read_all(all.client, got, sizeof got) == sizeof got && !memcmp(big, got, sizeof got) ? 0 : 2);
 	}
 	catch_signal(SIGPROF, 0);
@@ -482,9 +476,9 @@ CASE(a_file_is_sent_though_signals_come)
 		if (write(file, block, sizeof block) != sizeof block)
 			say("no room for the file");
 	catch_signal(SIGUSR1, SA_RESTART);
-	pthread_t signal = signal_in(400);
+	pthread_t signal = signal_waits();
 	off_t offset = 0;
 	long sent = sendfile(all.server, file, &offset, 16 << 20);
-	pthread_join(signal, NULL);
-	say("some went: %d, signals %d, offset fits: %d", sent > 0 && sent < 16 << 20, signals_caught(), offset == sent);
+	end_signals(signal);
+	say("some went: %d, offset fits: %d", sent > 0 && sent < 16 << 20, offset == sent);
 }
