@@ -42,6 +42,11 @@ impl<A: Attach, S: Stack> Card<A, S> {
             Input::Shutdown { key, how } => self.broker_shut_down(key, how, now),
             Input::Close { key, unread } => self.broker_closed(key, unread, now),
             Input::Option { request, key, level, name, action } => {
+                if (level, name) == (libc::SOL_TCP, libc::TCP_CORK)
+                    && matches!(action, OptionAction::Set(on) if on.iter().any(|&byte| byte != 0))
+                {
+                    self.flush_before_cork(key, now);
+                }
                 let mut value = [0; OPTION_VALUE_BYTES_MAX];
                 let answer = self.option(key, level, name, action, &mut value);
                 let answer = answer.map(|bytes| Answer::Value(&value[..bytes]));
@@ -154,6 +159,13 @@ impl<A: Attach, S: Stack> Card<A, S> {
         self.sockets.get_mut(key.index()).ok_or(Errno::BADF)?.kind = Kind::Connecting;
         self.attach.connecting(key);
         Ok(local)
+    }
+
+    /// TCP_CORK holds back what is written after it, not what was written before.
+    fn flush_before_cork(&mut self, key: Key, now: Instant) {
+        if self.core_of(key).is_some_and(|(core, conn)| !core.outbox(conn).is_empty()) {
+            self.flush(now);
+        }
     }
 
     fn option(

@@ -2,8 +2,8 @@
 
 use mqttshim_channel::CommChannel;
 use mqttshim_schema::{
-    DATA_BYTES_MAX, DATA_OVERHEAD_BYTES, How, MESSAGE_BYTES_MIN, Message, Notice, SessionId,
-    SocketId, Stamp,
+    DATA_BYTES_MAX, DATA_OVERHEAD_BYTES, How, MESSAGE_BYTES_MIN, Message, Notice, OptionAction,
+    SessionId, SocketId, Stamp,
 };
 use mqttshim_session::host::ReceiveViolation;
 use mqttshim_session::{Entry, Kind, RX_BYTES, RingViolation, SlotId};
@@ -30,6 +30,8 @@ pub(crate) enum Violation {
     Receive(#[from] ReceiveViolation),
     #[error("a notice that is none")]
     Notice,
+    #[error("an option that is none")]
+    Option,
     #[error("more data than the card granted")]
     Credit,
     #[error("{0:?} for a socket that is no connection")]
@@ -139,6 +141,9 @@ impl Agent {
             }
             Kind::Close => self.handle_close(channel, id, slot),
             Kind::WantsByte => peer.put_token(slot),
+            // A connection that was reset keeps its options.
+            Kind::Option if socket.is_closed => {}
+            Kind::Option => self.forward_option(channel, id_there, entry)?,
             Kind::Notice => {}
         }
         Ok(())
@@ -159,6 +164,23 @@ impl Agent {
             let sent = self.line.emit(channel, &Message::Data { socket, stamp, read, bytes });
             debug_assert!(sent.is_ok(), "cut to what the channel carries");
         }
+    }
+
+    /// Nobody waits for the answer, which says nothing: the number of this request is on no list.
+    fn forward_option(
+        &mut self,
+        channel: &mut dyn CommChannel,
+        socket: SocketId,
+        entry: Entry,
+    ) -> Result<(), Violation> {
+        let ([level, name, _], []) = self.payload[..entry.length].as_chunks() else {
+            return Err(Violation::Option);
+        };
+        let (level, name) = (i32::from_ne_bytes(*level), i32::from_ne_bytes(*name));
+        let request = self.next_request();
+        let action = OptionAction::Set(&self.payload[8..entry.length]);
+        let message = Message::Option { request, socket, level, name, action };
+        self.line.emit(channel, &message).map_err(|_| Violation::Option)
     }
 
     fn forward_notice(

@@ -289,7 +289,7 @@ impl Agent {
         Ok(())
     }
 
-    fn next_request(&mut self) -> RequestId {
+    pub(crate) fn next_request(&mut self) -> RequestId {
         self.next_request = self.next_request.wrapping_add(1);
         RequestId(self.next_request)
     }

@@ -44,6 +44,8 @@ pub enum Kind {
     Notice = 8,
     /// The program waits for bytes on the wire again, and lacks the one for what is in its ring (layout 2).
     WantsByte = 9,
+    /// `setsockopt` of an option that cannot fail (layout 3): level, name, value, each a native word, in this order.
+    Option = 10,
 }
 
 impl Kind {
@@ -58,6 +60,7 @@ impl Kind {
             7 => Kind::Close,
             8 => Kind::Notice,
             9 => Kind::WantsByte,
+            10 => Kind::Option,
             _ => return None,
         })
     }

@@ -16,10 +16,12 @@ use crate::token::BYTE;
 /// "MQTTSHIM" in ASCII.
 pub(crate) const MAGIC: u64 = 0x4d49_4853_5454_514d;
 /// The newest layout this build knows, and the oldest it still accepts. 2 adds the ready list and its bell, in words that 1
-/// leaves unused.
-pub const LAYOUT_MAX: u16 = 2;
+/// leaves unused; 3 adds options that are told in the send ring.
+pub const LAYOUT_MAX: u16 = 3;
 /// See [`LAYOUT_MAX`].
 pub const LAYOUT_MIN: u16 = 1;
+/// The first layout whose agents take options from the send ring.
+pub(crate) const LAYOUT_WITH_OPTIONS: u16 = 3;
 /// Bytes of one socket's receive ring: what may be under way towards the program.
 pub const RX_BYTES: usize = 64 * 1024;
 /// Bytes of the session's send ring.

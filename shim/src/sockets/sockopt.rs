@@ -28,6 +28,15 @@ fn holds_pointer(level: i32, name: i32) -> bool {
         || (level == libc::SOL_TCP && name == TCP_ZEROCOPY_RECEIVE)
 }
 
+/// Options that Linux sets on every connection, whatever the number: tcp(7), socket(7).
+fn cannot_fail(level: i32, name: i32) -> bool {
+    match level {
+        libc::SOL_TCP => [libc::TCP_NODELAY, libc::TCP_CORK, libc::TCP_QUICKACK].contains(&name),
+        libc::SOL_SOCKET => name == libc::SO_KEEPALIVE,
+        _ => false,
+    }
+}
+
 fn find(fd: RawFd) -> Result<(Entry, Socket, &'static Session), Outcome> {
     let entry = table::get(fd);
     if !entry.is_placeholder() {
@@ -53,6 +62,12 @@ pub(crate) fn set(fd: RawFd, level: i32, name: i32, value: &[u8]) -> Outcome {
     }
     if value.len() > OPTION_VALUE_BYTES_MAX {
         return Outcome::Fail(Errno::INVAL);
+    }
+    if let Some(&value) = value.first_chunk()
+        && cannot_fail(level, name)
+        && session.tell_option(socket.slot, level, name, value)
+    {
+        return Outcome::SUCCESS;
     }
     match session.set_option(socket.slot, level, name, value) {
         Ok(()) => {

@@ -235,7 +235,7 @@ impl Hostile {
             0..200 => self.get(SLOTS_AT + u64::from(slot) * SLOT_BYTES) as u32,
             _ => tape.word(),
         };
-        let kind = u32::from(tape.byte() % 10);
+        let kind = u32::from(tape.byte() % 12);
         let payload = tape.bytes();
         let length = match tape.byte() {
             0..200 => payload.len() as u32,

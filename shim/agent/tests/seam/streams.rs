@@ -221,6 +221,25 @@ fn what_was_read_is_told_with_what_is_written_after_it() {
 }
 
 #[test]
+fn an_option_that_is_told_keeps_its_place_among_the_data_and_asks_for_no_answer() {
+    let world = World::new();
+    let listener = world.program().listen(0).unwrap();
+    let (connection, socket) = world.connection(&listener);
+    world.card(|card| card.said.clear());
+    let asked = mqttshim_session::requests_of_thread().0;
+    connection.write_all(b"before");
+    assert!(connection.session.tell_option(connection.slot, 6, 3, [1, 0, 0, 0]));
+    connection.write_all(b"after");
+    assert_eq!(mqttshim_session::requests_of_thread().0, asked);
+    world.until("all of it", |card| card.said.len() == 3);
+    let said = world.card(|card| card.said.clone());
+    assert!(matches!(&said[0], Said::Data { bytes, .. } if bytes == b"before"));
+    assert_eq!(said[1], Said::Option { socket });
+    assert!(matches!(&said[2], Said::Data { bytes, .. } if bytes == b"after"));
+    assert!(!connection.session.tell_option(listener.slot, 6, 3, [1, 0, 0, 0]), "no connection");
+}
+
+#[test]
 fn a_refused_write_is_announced_before_anything_written_later() {
     let world = World::new();
     let listener = world.program().listen(0).unwrap();

@@ -19,7 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use crate::entry::{self, Kind, Says};
-use crate::layout::{Inheritance, Slot, State};
+use crate::layout::{Inheritance, LAYOUT_WITH_OPTIONS, Slot, State};
 use crate::lock;
 use crate::memory::Memory;
 use crate::sync::{Ordering, fence};
@@ -201,6 +201,26 @@ impl Session {
             drop(guard);
             self.ring_doorbell();
         }
+    }
+
+    /// `setsockopt(2)` of an option that cannot fail, on a connection: told behind what was written before, without a round trip.
+    /// `false`: ask by [`set_option`](Self::set_option).
+    pub fn tell_option(&self, slot: SlotId, level: i32, name: i32, value: [u8; 4]) -> bool {
+        let header = self.memory.header();
+        if header.layout.load(Ordering::Acquire) < u32::from(LAYOUT_WITH_OPTIONS)
+            || self.state(slot) != State::Connected
+        {
+            return false;
+        }
+        let words = [level.to_ne_bytes(), name.to_ne_bytes(), value];
+        let payload = words.as_flattened();
+        let says = Says { kind: Kind::Option, slot: slot.index, generation: slot.generation };
+        let Some(guard) = lock::lock(&header.tx_lock.0) else { return false };
+        let parts = [std::io::IoSlice::new(payload)];
+        let is_told = entry::push(&self.memory, says, &parts, 0, payload.len());
+        drop(guard);
+        self.ring_doorbell();
+        is_told
     }
 
     /// Wakes the agent if it sleeps. One system call then, none otherwise.
