@@ -8,7 +8,9 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use mqttshim_agent::logs::Logs;
 
-use crate::config::{ChannelChoice, Config, ConfigError, File, StackChoice, TrustChoice};
+use crate::config::{
+    ChannelChoice, Config, ConfigError, DecisionChoice, File, StackChoice, TrustChoice,
+};
 use crate::{doctor, run};
 
 /// The card: owns the TCP connections of an unmodified MQTT broker and distributes its PUBLISHes.
@@ -97,14 +99,21 @@ struct Run {
     /// Where the connections live: `kernel`, this machine's own sockets [default: kernel].
     #[arg(long, value_name = "kernel")]
     stack: Option<StackChoice>,
-    /// How the card learns who may receive what. `suback`: a granted SUBACK is permission; for brokers that authorise at
-    /// SUBSCRIBE and PUBLISH. `observed`: every PUBLISH goes to the broker [default: observed].
+    /// How the card learns who may receive what. `observed`: from what mosquitto delivers; every PUBLISH of another broker goes to
+    /// itself. `suback`: a granted SUBACK is permission; for brokers that authorise at SUBSCRIBE and PUBLISH [default: observed].
     #[arg(long, value_name = "observed|suback")]
     trust: Option<TrustChoice>,
     /// Whether the broker keeps messages with QoS 0 for sessions that are offline, as mosquitto's option of this name says. If not, an
     /// offline session is no reason to leave a PUBLISH with QoS 0 to the broker [default: true].
     #[arg(long, value_name = "true|false")]
     queue_qos0_messages: Option<bool>,
+    /// `live`: the card distributes what it may. `shadow`: the broker distributes everything, and the card counts and logs where it
+    /// would have done something else [default: live].
+    #[arg(long, value_name = "live|shadow")]
+    decision: Option<DecisionChoice>,
+    /// How long what was observed counts where the broker's access control can change unseen, in seconds [default: 5].
+    #[arg(long, value_name = "SECONDS")]
+    route_ttl: Option<u64>,
     /// Serve metrics in Prometheus' text form at http://HOST:PORT/metrics.
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
@@ -126,6 +135,8 @@ impl Run {
             stack: self.stack,
             trust: self.trust,
             queue_qos0_messages: self.queue_qos0_messages,
+            decision: self.decision,
+            route_ttl: self.route_ttl,
             metrics: self.metrics,
             log: self.log,
             spin_us: self.spin_us,
@@ -215,10 +226,10 @@ mod tests {
         let mut command = Cli::command();
         let run = command.find_subcommand_mut("run").unwrap();
         let help = run.render_long_help().to_string();
-        for word in ["sockets_max", "routes_max", "--trust", "--spin-us", "SIGTERM"] {
+        for word in ["sockets_max", "routes_max", "--trust", "--decision", "--spin-us", "SIGTERM"] {
             assert!(help.contains(word), "{word}");
         }
-        for word in ["doca", "smoltcp", "--device", "--port", "--decision"] {
+        for word in ["doca", "smoltcp", "--device", "--port"] {
             assert!(!help.contains(word), "{word}");
         }
     }

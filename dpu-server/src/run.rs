@@ -13,7 +13,6 @@ use crate::card::CardConfig;
 use crate::config::{ChannelChoice, Config};
 use crate::descriptors::{self, TooFew};
 use crate::metrics::{self, Board, ServeError};
-use crate::mqtt::Trust;
 use crate::server::{Host, RunError, Server};
 use crate::stack::kernel::{Kernel, Uring};
 
@@ -54,13 +53,6 @@ pub fn run(config: Config) -> Result<(), StartError> {
     }
     let stack = stack()?;
     let host = host(&config, sockets_max)?;
-    if config.core.trust == Trust::Observed {
-        tracing::warn!(
-            "trust is \"observed\": until the card has learned by observation, which this build does not do, every \
-             PUBLISH goes to the broker; --trust suback lets the card distribute where the broker authorises at \
-             SUBSCRIBE and PUBLISH"
-        );
-    }
     tracing::info!(sockets_max, descriptors = available, channel = %config.channel, "serving");
     let card = CardConfig { core: config.core, sockets_max };
     let spin = Duration::from_micros(config.spin_us);

@@ -188,9 +188,15 @@ pub(super) fn add(sum: &mut CoreCounters, other: &CoreCounters) {
     sum.deliveries_card += other.deliveries_card;
     sum.deliveries_broker += other.deliveries_broker;
     sum.pings_injected += other.pings_injected;
+    sum.publishes_held += other.publishes_held;
+    sum.windows_whole += other.windows_whole;
+    sum.windows_failed += other.windows_failed;
+    sum.shadow_same += other.shadow_same;
+    sum.shadow_different += other.shadow_different;
+    sum.shadow_unproven += other.shadow_unproven;
     sum.policy_changes += other.policy_changes;
     sum.turned_opaque += other.turned_opaque;
-    for (sum, other) in sum.publishes_broker.iter_mut().zip(&other.publishes_broker) {
+    for (sum, other) in sum.publishes_broker.iter_mut().zip(other.publishes_broker.iter()) {
         *sum += other;
     }
     for (sum, other) in sum.outbox_dropped.iter_mut().zip(&other.outbox_dropped) {

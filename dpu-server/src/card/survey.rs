@@ -3,7 +3,7 @@
 use super::endings::add;
 use super::{Card, Counters};
 use crate::attach::Attach;
-use crate::mqtt::{Counters as CoreCounters, Reason};
+use crate::mqtt::{ByReason, Counters as CoreCounters};
 use crate::stack::{Sends, Stack};
 
 /// See the module.
@@ -19,8 +19,8 @@ pub struct Survey {
     pub sessions_open: u64,
     /// Brokers that are gone and whose clients still take what is left.
     pub sessions_ended: u64,
-    /// Brokers whose every PUBLISH goes to themselves now, indexed by [`Reason`].
-    pub slow: [u64; Reason::ALL.len()],
+    /// Brokers whose every PUBLISH goes to themselves now, by [`Reason`](crate::mqtt::Reason).
+    pub slow: ByReason,
 }
 
 impl<A: Attach, S: Stack> Card<A, S> {
@@ -36,6 +36,7 @@ impl<A: Attach, S: Stack> Card<A, S> {
             survey.core.sessions += counters.sessions;
             survey.core.subscriptions += counters.subscriptions;
             survey.core.routes += counters.routes;
+            survey.core.learned += counters.learned;
             if session.is_ended {
                 survey.sessions_ended += 1;
                 continue;

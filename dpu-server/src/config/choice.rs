@@ -34,6 +34,16 @@ pub enum TrustChoice {
     Suback,
 }
 
+/// What becomes of a decision for the card.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(try_from = "String")]
+pub enum DecisionChoice {
+    /// The card distributes.
+    Live,
+    /// The card only compares.
+    Shadow,
+}
+
 impl FromStr for ChannelChoice {
     type Err = String;
 
@@ -70,6 +80,18 @@ impl FromStr for TrustChoice {
     }
 }
 
+impl FromStr for DecisionChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "live" => Ok(DecisionChoice::Live),
+            "shadow" => Ok(DecisionChoice::Shadow),
+            _ => Err(format!("{text:?} is no decision; use live, or shadow")),
+        }
+    }
+}
+
 impl fmt::Display for ChannelChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -91,4 +113,4 @@ macro_rules! from_text {
     )*};
 }
 
-from_text!(ChannelChoice, StackChoice, TrustChoice);
+from_text!(ChannelChoice, DecisionChoice, StackChoice, TrustChoice);

@@ -13,12 +13,13 @@ mod choice;
 mod nearest;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::mqtt::{CoreConfig, Limits, Trust};
+use crate::mqtt::{CoreConfig, Limits, Mode, Trust};
 
-pub use choice::{ChannelChoice, StackChoice, TrustChoice};
+pub use choice::{ChannelChoice, DecisionChoice, StackChoice, TrustChoice};
 
 /// Sessions of one user, unless told otherwise.
 const SESSIONS_PER_UID_MAX: u32 = 256;
@@ -26,6 +27,11 @@ const SESSIONS_PER_UID_MAX: u32 = 256;
 const SPIN_US_MAX: u64 = 1_000_000;
 /// The look before a sleep, in microseconds. Yielding, it takes a core from nobody who has work.
 const SPIN_US: u64 = 20;
+
+/// How long what was observed counts where the broker's policy can change unseen, in seconds.
+const ROUTE_TTL_S: u64 = 5;
+/// The longest that makes sense.
+const ROUTE_TTL_S_MAX: u64 = 86_400;
 
 /// A file's keys, or a command line's flags. What is not said is `None`.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
@@ -43,6 +49,10 @@ pub struct File {
     pub trust: Option<TrustChoice>,
     /// `queue_qos0_messages`
     pub queue_qos0_messages: Option<bool>,
+    /// `decision`
+    pub decision: Option<DecisionChoice>,
+    /// `route_ttl`
+    pub route_ttl: Option<u64>,
     /// `metrics`
     pub metrics: Option<String>,
     /// `log`
@@ -73,13 +83,15 @@ pub struct FileLimits {
 }
 
 /// The keys of a file, for messages about wrong ones.
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 12] = [
     "session",
     "session_group",
     "channel",
     "stack",
     "trust",
     "queue_qos0_messages",
+    "decision",
+    "route_ttl",
     "metrics",
     "log",
     "spin_us",
@@ -201,6 +213,8 @@ impl File {
             stack: self.stack.or(other.stack),
             trust: self.trust.or(other.trust),
             queue_qos0_messages: self.queue_qos0_messages.or(other.queue_qos0_messages),
+            decision: self.decision.or(other.decision),
+            route_ttl: self.route_ttl.or(other.route_ttl),
             metrics: self.metrics.or(other.metrics),
             log: self.log.or(other.log),
             spin_us: self.spin_us.or(other.spin_us),
@@ -221,6 +235,16 @@ impl File {
                 Some(TrustChoice::Suback) => Trust::Suback,
             },
             drops_offline_qos0: self.queue_qos0_messages == Some(false),
+            mode: match self.decision {
+                None | Some(DecisionChoice::Live) => Mode::Live,
+                Some(DecisionChoice::Shadow) => Mode::Shadow,
+            },
+            route_ttl: Duration::from_secs(range(
+                "route_ttl",
+                self.route_ttl.unwrap_or(ROUTE_TTL_S),
+                1,
+                ROUTE_TTL_S_MAX,
+            )?),
             limits: limits.core()?,
             ..CoreConfig::default()
         };

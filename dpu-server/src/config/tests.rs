@@ -102,6 +102,7 @@ fn a_wrong_value_is_refused_with_the_valid_ones() {
     assert!(error("channel = \"emulated:\"").contains("emulated:PATH"));
     assert!(error("stack = \"smoltcp\"").contains("use kernel"));
     assert!(error("trust = \"blind\"").contains("use observed, or suback"));
+    assert!(error("decision = \"dry\"").contains("use live, or shadow"));
     assert!(error("metrics = 5").contains("line 1"));
     assert!(error("nonsense").contains("card.toml"));
 }
@@ -113,6 +114,8 @@ fn bounds_hold_on_both_sides() {
     assert!(!check("[limits]\ntopic_levels_max = 0"));
     assert!(check("spin_us = 1000000"));
     assert!(!check("spin_us = 1000001"));
+    assert!(check("route_ttl = 1"));
+    assert!(!check("route_ttl = 0"));
     assert_eq!(
         error("[limits]\ntopic_levels_max = 0"),
         "limits.topic_levels_max = 0 is not within 1 to 32768"

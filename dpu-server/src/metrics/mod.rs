@@ -112,6 +112,21 @@ const SUBSCRIPTIONS: Family =
     gauge("mqttshim_subscriptions", &[], "Subscriptions the card knows of");
 const PINGS: Family =
     counter("mqttshim_pings_injected_total", &[], "PINGREQs the card added towards a broker");
+const HELD: Family = counter(
+    "mqttshim_publishes_held_total",
+    &[],
+    "PUBLISHes that waited a moment for what the broker made of an earlier one",
+);
+const WINDOWS: Family = counter(
+    "mqttshim_windows_total",
+    &["outcome"],
+    "PUBLISHes watched on their way through a broker, and whether that showed who gets such messages",
+);
+const SHADOW: Family = counter(
+    "mqttshim_shadow_total",
+    &["outcome"],
+    "Decisions compared with what the broker did, with decision = \"shadow\"",
+);
 const POLICY_CHANGES: Family = counter(
     "mqttshim_policy_changes_total",
     &[],
@@ -169,6 +184,13 @@ fn readings(snapshot: &Snapshot, mut tell: impl FnMut(&'static Family, &[&'stati
     tell(&MQTT_SESSIONS, &[], core.sessions);
     tell(&SUBSCRIPTIONS, &[], core.subscriptions);
     tell(&PINGS, &[], core.pings_injected);
+    tell(&ROUTES, &["learned"], core.learned);
+    tell(&HELD, &[], core.publishes_held);
+    tell(&WINDOWS, &["learned"], core.windows_whole);
+    tell(&WINDOWS, &["unproven"], core.windows_failed);
+    tell(&SHADOW, &["same"], core.shadow_same);
+    tell(&SHADOW, &["different"], core.shadow_different);
+    tell(&SHADOW, &["unproven"], core.shadow_unproven);
     tell(&POLICY_CHANGES, &[], core.policy_changes);
     tell(&OPAQUE, &[], core.turned_opaque);
     tell(&SENDS, &["io_uring"], survey.sends.batched);

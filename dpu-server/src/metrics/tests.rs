@@ -4,19 +4,27 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use super::*;
+use crate::mqtt::ByReason;
 
 /// A snapshot in which every number is different from 0.
 fn busy() -> Snapshot {
     let mut snapshot = Snapshot::default();
     let core = &mut snapshot.survey.core;
     core.publishes_card = 1;
-    core.publishes_broker = [2; Reason::ALL.len()];
+    core.publishes_broker = ByReason([2; Reason::ALL.len()]);
     core.deliveries_card = 3;
     core.deliveries_broker = 4;
     core.outbox_dropped = [5; DropReason::ALL.len()];
     core.pings_injected = 6;
     core.turned_opaque = 7;
     core.policy_changes = 24;
+    core.publishes_held = 25;
+    core.windows_whole = 26;
+    core.windows_failed = 27;
+    core.shadow_same = 28;
+    core.shadow_different = 29;
+    core.shadow_unproven = 30;
+    core.learned = 31;
     core.connections = 8;
     core.sessions = 9;
     core.subscriptions = 10;
@@ -28,7 +36,7 @@ fn busy() -> Snapshot {
     snapshot.survey.sends.plain = 15;
     snapshot.survey.sessions_open = 16;
     snapshot.survey.sessions_ended = 17;
-    snapshot.survey.slow = [18; Reason::ALL.len()];
+    snapshot.survey.slow = ByReason([18; Reason::ALL.len()]);
     snapshot.attach.violations = 19;
     snapshot.attach.channels_lost = 20;
     snapshot.attach.messages_in = 21;

@@ -1,23 +1,37 @@
 //! What the operator can set: how far to trust the broker's SUBACK, and a limit on everything that grows.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How the card learns who may receive what.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Trust {
-    /// Nothing is distributed by the card until it has seen the broker do the same. Every PUBLISH goes to the broker,
-    /// and no byte is added to or taken from any stream.
+    /// A publisher's messages on a topic are distributed by the card once it has seen the broker do the same.
     #[default]
     Observed,
     /// A granted SUBACK is permission. For brokers that authorise at SUBSCRIBE and PUBLISH.
     Suback,
 }
 
+/// What becomes of a decision for the card.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Mode {
+    /// The card distributes.
+    #[default]
+    Live,
+    /// The broker distributes all the same; the card compares what it would have done.
+    Shadow,
+}
+
 /// Settings of one [`Core`](super::Core).
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CoreConfig {
     /// How the card learns who may receive what.
     pub trust: Trust,
+    /// Whether the card distributes, or only compares.
+    pub mode: Mode,
+    /// How long what was observed counts where the broker's policy can change unseen.
+    pub route_ttl: Duration,
     /// Plugins of the broker, by file name or path, that neither change nor deny messages unseen.
     pub trusted_plugins: Arc<[String]>,
     /// The broker keeps nothing with QoS 0 for a session that is offline, so that such a session is no reason to pass a PUBLISH
@@ -25,6 +39,19 @@ pub struct CoreConfig {
     pub drops_offline_qos0: bool,
     /// Bounds.
     pub limits: Limits,
+}
+
+impl Default for CoreConfig {
+    fn default() -> Self {
+        Self {
+            trust: Trust::default(),
+            mode: Mode::default(),
+            route_ttl: Duration::from_secs(5),
+            trusted_plugins: Arc::default(),
+            drops_offline_qos0: false,
+            limits: Limits::default(),
+        }
+    }
 }
 
 /// Bounds of one [`Core`](super::Core). Reaching one is an ordinary outcome: the work goes to the broker, or a copy is

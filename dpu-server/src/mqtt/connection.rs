@@ -7,12 +7,13 @@
 //!
 //! Orthogonal to the phase a connection may be *opaque*: no longer looked at. State only; the rules are in `core`.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::ConnId;
 use super::aliases::Aliases;
 use super::framer::Framer;
+use super::observe::Digest;
 use super::outbox::{ByteQueue, Outbox, TotalBytes};
 use super::packet::{Expiry, GrantedOptions, Version};
 use super::ping::{Barrier, PingSeq, Pings};
@@ -76,6 +77,35 @@ pub(crate) struct KeepAlive {
     pub(crate) ping: Option<PingSeq>,
 }
 
+/// What a client sent that waits until it is known whose its first PUBLISH is.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// From the first byte of that PUBLISH on. Not empty.
+    pub(crate) bytes: Vec<u8>,
+    /// When it goes on at the latest.
+    pub(crate) until: Instant,
+}
+
+/// QoS 2 messages a client has sent and not released: what they say, and whether they may change who may do what. One more than
+/// [`UNRELEASED_MAX`] is not remembered.
+#[derive(Debug, Default)]
+pub(crate) struct Unreleased(HashMap<u16, (Option<Digest>, bool)>);
+
+/// See [`Unreleased`].
+const UNRELEASED_MAX: usize = 1_024;
+
+impl Unreleased {
+    pub(crate) fn insert(&mut self, packet_id: u16, says: Option<Digest>, may_control: bool) {
+        if self.0.len() < UNRELEASED_MAX || self.0.contains_key(&packet_id) {
+            self.0.insert(packet_id, (says, may_control));
+        }
+    }
+
+    pub(crate) fn remove(&mut self, packet_id: u16) -> Option<(Option<Digest>, bool)> {
+        self.0.remove(&packet_id)
+    }
+}
+
 /// One client's connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -112,6 +142,17 @@ pub(crate) struct Connection {
     pub(crate) pings: Pings,
     /// Raised by every PUBLISH (and PUBREL) that went to the broker.
     pub(crate) slow_publisher: Barrier,
+    /// What is kept back of what the client sent, if something is.
+    pub(crate) held: Option<Held>,
+    /// Windows up to the one of this request are not waited for any more.
+    pub(crate) hold_spent: PingSeq,
+    /// Raised by everything that may tell the broker who may do what.
+    pub(crate) policy: Barrier,
+    /// It has published on a topic by which that is told; an alias may stand for it.
+    pub(crate) has_control_topic: bool,
+    pub(crate) unreleased: Unreleased,
+    /// An answer of the broker is due, to know what it has done.
+    pub(crate) wants_answer: bool,
     /// Raised when the broker could not write all it wanted.
     pub(crate) backlog: Barrier,
     pub(crate) requests: VecDeque<Request>,
@@ -147,6 +188,12 @@ impl Connection {
             keep_alive: KeepAlive::default(),
             pings: Pings::default(),
             slow_publisher: Barrier::default(),
+            held: None,
+            hold_spent: 0,
+            policy: Barrier::default(),
+            has_control_topic: false,
+            unreleased: Unreleased::default(),
+            wants_answer: false,
             backlog: Barrier::default(),
             requests: VecDeque::new(),
             requested_filters: 0,

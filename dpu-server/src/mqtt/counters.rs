@@ -1,6 +1,6 @@
 //! What the core counts, as plain numbers. Whoever serves metrics reads them; nothing here is shared between threads.
 
-use super::decision::Reason;
+use super::decision::{ByReason, Reason};
 
 /// Why a copy of the card did not reach one subscriber.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -50,7 +50,7 @@ pub struct Counters {
     /// PUBLISHes the card distributed.
     pub publishes_card: u64,
     /// PUBLISHes that went to the broker, indexed by [`Reason`].
-    pub publishes_broker: [u64; Reason::ALL.len()],
+    pub publishes_broker: ByReason,
     /// Copies the card queued for a subscriber.
     pub deliveries_card: u64,
     /// PUBLISHes the broker wrote to a client.
@@ -59,6 +59,18 @@ pub struct Counters {
     pub outbox_dropped: [u64; DropReason::ALL.len()],
     /// PINGREQs added to a stream towards the broker.
     pub pings_injected: u64,
+    /// PUBLISHes that waited for what became of an earlier one.
+    pub publishes_held: u64,
+    /// PUBLISHes watched on their way through the broker, after which it was known who gets such messages.
+    pub windows_whole: u64,
+    /// The same, after which it was not.
+    pub windows_failed: u64,
+    /// PUBLISHes of which the broker made what the card would have made; with decision `shadow` only, as the two below.
+    pub shadow_same: u64,
+    /// PUBLISHes of which it made something else.
+    pub shadow_different: u64,
+    /// PUBLISHes of which that cannot be told.
+    pub shadow_unproven: u64,
     /// Times that the broker may have changed who may do what.
     pub policy_changes: u64,
     /// Connections that became opaque.
@@ -71,6 +83,8 @@ pub struct Counters {
     pub subscriptions: u64,
     /// Topics whose subscribers are remembered now.
     pub routes: u64,
+    /// Publishers' topics of which something was learned from the broker, now.
+    pub learned: u64,
 }
 
 impl Counters {

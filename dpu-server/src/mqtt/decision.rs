@@ -1,8 +1,8 @@
 //! Who distributes a PUBLISH: the card or the broker. Decided here and nowhere else.
 //!
 //! ```text
-//! fixed header ─► rule_out ─► topic, properties ─► blind spots ─► route ─► sizes ─► order ─► Card
-//!                     └────────────┴──────────────────┴────────────┴────────┴────────┴────► Broker(reason)
+//! fixed header ─► rule_out ─► topic, properties ─► blind spots ─► route ─► sizes ─► permission ─► order ─► Card
+//!                     └────────────┴──────────────────┴────────────┴────────┴─────────┴──────────┴────► Broker(reason)
 //! ```
 //!
 //! The rule behind all rules: the card takes a PUBLISH only where every subscriber provably gets what the broker would
@@ -10,8 +10,12 @@
 //! fails names the reason. [`rule_out`] is asked when the fixed header is there, [`decide`] about a packet that is here
 //! whole; who subscribed is `routes`' to find.
 
+use std::ops::{Deref, DerefMut};
+use std::time::Instant;
+
 use super::ConnId;
-use super::config::{Limits, Trust};
+use super::config::Limits;
+use super::observe::{Observer, Size};
 use super::packet::{FixedHeader, Publish};
 use super::routes::{Route, Routes};
 use super::session::Sessions;
@@ -21,7 +25,7 @@ use super::topic;
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[repr(usize)]
 pub enum Reason {
-    /// Trust is by observation, and nothing has been observed.
+    /// Trust is by observation, and this broker's answers do not tell when it has delivered.
     TrustNotEstablished,
     /// The publisher has no accepted CONNACK, or has said goodbye.
     NotConnected,
@@ -77,13 +81,25 @@ pub enum Reason {
     NoMatch,
     /// A copy exceeds a subscriber's Maximum Packet Size, and what the broker makes of that is not known.
     MaximumPacketSize,
+    /// Who may do what may be changing: a `$CONTROL` message, an AUTH or a CONNECT with the publisher's client identifier is under way.
+    PolicyUnsettled,
+    /// The publisher's first PUBLISH on the topic.
+    Unobserved,
+    /// It shows who gets the publisher's messages on the topic: the broker is watched.
+    Probe,
+    /// It would have shown that, but copies of it could not be told from something else that is on its way.
+    Ambiguous,
+    /// Earlier ones did not show who gets the publisher's messages on the topic, or showed that nobody does. Looked at again later.
+    Unproven,
+    /// The card would have distributed it, and only compares.
+    Shadow,
     /// An earlier PUBLISH of this publisher went to the broker, and may still be on its way.
     BarrierOut,
 }
 
 impl Reason {
     /// Every reason, in order.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 35] = [
         Self::TrustNotEstablished,
         Self::NotConnected,
         Self::Reauthenticating,
@@ -112,6 +128,12 @@ impl Reason {
         Self::SubscriberBacklogged,
         Self::NoMatch,
         Self::MaximumPacketSize,
+        Self::PolicyUnsettled,
+        Self::Unobserved,
+        Self::Probe,
+        Self::Ambiguous,
+        Self::Unproven,
+        Self::Shadow,
         Self::BarrierOut,
     ];
 
@@ -146,16 +168,46 @@ impl Reason {
             Self::SubscriberBacklogged => "subscriber_backlogged",
             Self::NoMatch => "no_match",
             Self::MaximumPacketSize => "maximum_packet_size",
+            Self::PolicyUnsettled => "policy_unsettled",
+            Self::Unobserved => "unobserved",
+            Self::Probe => "probe",
+            Self::Ambiguous => "ambiguous",
+            Self::Unproven => "unproven",
+            Self::Shadow => "shadow",
             Self::BarrierOut => "barrier_out",
         }
+    }
+}
+
+/// A number for each [`Reason`], indexed by it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ByReason(pub [u64; Reason::ALL.len()]);
+
+impl Default for ByReason {
+    fn default() -> Self {
+        Self([0; Reason::ALL.len()])
+    }
+}
+
+impl Deref for ByReason {
+    type Target = [u64; Reason::ALL.len()];
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for ByReason {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
     }
 }
 
 /// Who distributes a PUBLISH.
 #[derive(Debug)]
 pub(crate) enum Decision<'r> {
-    /// The card, to these subscribers.
-    Card(&'r Route),
+    /// The card, to the subscribers of this route but for those left out, which are sorted.
+    Card(&'r Route, &'r [ConnId]),
     /// The broker.
     Broker(Reason),
 }
@@ -192,7 +244,10 @@ impl BlindSpots {
 /// What a decision rests on besides the packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
-    pub(crate) trust: Trust,
+    /// Trust is by observation, and there is nothing that can observe.
+    pub(crate) is_untrusted: bool,
+    /// A CONNECT under way may change who the publisher is.
+    pub(crate) is_identity_unsettled: bool,
     pub(crate) is_connected: bool,
     pub(crate) is_reauthenticating: bool,
     /// Largest packet the broker takes from this publisher, in bytes.
@@ -208,9 +263,7 @@ pub(crate) struct Facts {
 pub(crate) fn rule_out(facts: &Facts, header: &FixedHeader, limits: &Limits) -> Option<Reason> {
     let held_bytes_max = limits.inspect_bytes_max + super::config::PUBLISH_HEADER_BYTES_MAX;
     match header {
-        _ if facts.trust == Trust::Observed => {
-            facts.blind_spots.reason().or(Some(Reason::TrustNotEstablished))
-        }
+        _ if facts.is_untrusted => facts.blind_spots.reason().or(Some(Reason::TrustNotEstablished)),
         _ if !facts.is_connected => Some(Reason::NotConnected),
         _ if facts.is_reauthenticating => Some(Reason::Reauthenticating),
         _ if header.qos() > 0 => Some(Reason::QosAboveZero),
@@ -226,6 +279,8 @@ pub(crate) fn rule_out(facts: &Facts, header: &FixedHeader, limits: &Limits) -> 
 }
 
 /// Decides about one PUBLISH of `publisher` that is here whole. A Topic Alias has been resolved, unless it has to be the broker's.
+/// With an observer, it has to be known who gets it.
+#[allow(clippy::too_many_arguments, reason = "the packet twice, and what is known in four")]
 pub(crate) fn decide<'r>(
     facts: &Facts,
     publisher: ConnId,
@@ -234,6 +289,7 @@ pub(crate) fn decide<'r>(
     limits: &Limits,
     sessions: &mut Sessions,
     routes: &'r mut Routes,
+    observer: Option<(&'r mut Observer, Instant)>,
 ) -> Decision<'r> {
     let by_itself = match publish {
         _ if publish.payload.len() > limits.inspect_bytes_max => Some(Reason::TooLarge),
@@ -259,10 +315,20 @@ pub(crate) fn decide<'r>(
     if route.has_doubtful_size(publish) {
         return Decision::Broker(Reason::MaximumPacketSize);
     }
+    let left_out = match observer {
+        None => &[],
+        Some(_) if facts.is_identity_unsettled => return Decision::Broker(Reason::PolicyUnsettled),
+        Some((observer, now)) => {
+            match observer.check(publisher, publish.topic, route, Size::of(publish), now) {
+                Ok(left_out) => left_out,
+                Err(reason) => return Decision::Broker(reason),
+            }
+        }
+    };
     if facts.is_slow_publisher {
         return Decision::Broker(Reason::BarrierOut);
     }
-    Decision::Card(route)
+    Decision::Card(route, left_out)
 }
 
 #[cfg(test)]

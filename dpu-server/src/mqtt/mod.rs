@@ -17,8 +17,8 @@
 //! [`Core::next_deadline`] says when to call [`Core::handle_timeout`]. One [`Core`] serves one broker. No I/O, no
 //! clock, no randomness, no threads; every bound is in [`Limits`].
 //!
-//! Where to read: `decision` is the rule who distributes; `session` and `trie` know who subscribed; `ping` and `arrivals` order
-//! what goes through the broker against what does not; `core` ties them together.
+//! Where to read: `decision` is the rule who distributes; `session` and `trie` know who subscribed; `observe` learns from
+//! the broker who may receive what; `ping` and `arrivals` order what goes through the broker against what does not; `core` ties them together.
 
 mod aliases;
 mod arrivals;
@@ -29,6 +29,7 @@ mod counters;
 mod decision;
 pub mod framer;
 mod habits;
+mod observe;
 mod outbox;
 mod packet;
 mod ping;
@@ -37,10 +38,10 @@ mod session;
 mod topic;
 mod trie;
 
-pub use config::{CoreConfig, Limits, Trust};
+pub use config::{CoreConfig, Limits, Mode, Trust};
 pub use core::{Core, Status};
 pub use counters::{Counters, DropReason};
-pub use decision::Reason;
+pub use decision::{ByReason, Reason};
 pub use outbox::{ByteQueue, Outbox};
 pub use packet::{FixedHeader, Malformed, PacketType};
 

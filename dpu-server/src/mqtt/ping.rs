@@ -57,6 +57,11 @@ impl Pings {
         self.requested
     }
 
+    /// The last request so far.
+    pub(crate) fn last_request(&self) -> PingSeq {
+        self.requested
+    }
+
     /// Whether a PINGREQ is to be written now; notes that it is.
     pub(crate) fn take_due(&mut self) -> bool {
         let is_due = self.requested > self.sent;

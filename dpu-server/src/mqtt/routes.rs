@@ -36,6 +36,8 @@ pub(crate) struct Target {
     pub(crate) no_local: bool,
     /// Largest packet the subscriber accepts, in bytes.
     pub(crate) packet_bytes_max: u32,
+    /// See [`Sessions::since`].
+    pub(crate) since: u64,
 }
 
 /// The subscribers of one topic.
@@ -67,6 +69,30 @@ impl Route {
     /// A number that is another one whenever the targets are others.
     pub(crate) fn changed_at(&self) -> u64 {
         self.changed_at
+    }
+
+    /// The targets of a message of this publisher: all but its own that have No Local.
+    pub(crate) fn targets_for(&self, publisher: ConnId) -> impl Iterator<Item = &Target> {
+        self.targets.iter().filter(move |target| !target.is_spared(publisher))
+    }
+
+    /// Its subscribers, each connection once, with a number that is another one whenever its subscriptions are.
+    pub(crate) fn subscribers(&self, publisher: ConnId) -> Vec<(ConnId, u64)> {
+        let of_target = |target: &Target| (target.conn, target.since);
+        let mut all: Vec<_> = self.targets_for(publisher).map(of_target).collect();
+        all.sort_unstable();
+        let mut each: Vec<(ConnId, u64)> = Vec::with_capacity(all.len());
+        for (conn, since) in all {
+            match each.last_mut() {
+                Some((last, number)) if *last == conn => {
+                    let mut hasher = DefaultHasher::new();
+                    (*number, since).hash(&mut hasher);
+                    *number = hasher.finish();
+                }
+                _ => each.push((conn, since)),
+            }
+        }
+        each
     }
 
     pub(crate) fn targets(&self) -> &[Target] {
@@ -222,6 +248,7 @@ fn add(
     let subscription = sessions.subscription(id);
     let (is_pending, is_shared) = (subscription.is_pending(), subscription.is_shared);
     let (grant, session_id) = (subscription.grant, subscription.session);
+    let since = sessions.since(id);
     let session = sessions.get_mut(session_id);
     let is_second = std::mem::replace(&mut session.mark, walk) == walk;
     let Some(grant) = grant.filter(|_| !is_pending) else {
@@ -246,7 +273,7 @@ fn add(
     let Subscriber { conn, packet_bytes_max, .. } = subscriber;
     route.packet_bytes_max = route.packet_bytes_max.min(packet_bytes_max);
     let no_local = grant.options.no_local;
-    route.targets.push(Target { conn, variant, no_local, packet_bytes_max });
+    route.targets.push(Target { conn, variant, no_local, packet_bytes_max, since });
     let is_known = habits.follows_options;
     match grant {
         _ if is_shared => Some(Reason::SharedSubscription),

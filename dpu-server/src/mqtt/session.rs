@@ -61,6 +61,8 @@ pub(crate) struct Session {
     is_opaque: bool,
     /// The connection whose SUBACKs belong here. Stays a while after the life has turned to Offline.
     owner: Option<ConnId>,
+    /// Number of its last CONNACK.
+    accepted_at: u64,
     /// When the broker will have forgotten it; only while it is offline.
     expires_at: Option<Instant>,
     subscriptions: HashMap<Arc<str>, SubscriptionId>,
@@ -87,6 +89,8 @@ pub(crate) struct Subscription {
     place: usize,
     pub(crate) is_shared: bool,
     pub(crate) grant: Option<Grant>,
+    /// Number of its last grant.
+    granted_at: u64,
     /// SUBSCRIBEs and UNSUBSCRIBEs of it under way.
     pending: u32,
     /// One of them will never be answered.
@@ -123,6 +127,8 @@ pub(crate) struct Sessions {
     trie: Trie,
     /// Grows with every change that a route could see.
     generation: u64,
+    /// Last number of a grant or a CONNACK.
+    serial: u64,
     opaque: usize,
     /// Subscriptions with an unproven grant.
     unproven: usize,
@@ -159,6 +165,12 @@ impl Sessions {
         &self.subscriptions[id.0]
     }
 
+    /// A number of this subscription as its present connection has it, which no other ever has.
+    pub(crate) fn since(&self, id: SubscriptionId) -> u64 {
+        let subscription = &self.subscriptions[id.0];
+        subscription.granted_at.max(self.sessions[subscription.session.0].accepted_at)
+    }
+
     pub(crate) fn find_matches(&self, topic: &str, out: &mut Vec<SubscriptionId>) {
         self.trie.find(topic, out);
     }
@@ -181,6 +193,7 @@ impl Sessions {
                     claims: 0,
                     is_opaque: false,
                     owner: None,
+                    accepted_at: 0,
                     expires_at: None,
                     subscriptions: HashMap::new(),
                     mark: 0,
@@ -224,6 +237,8 @@ impl Sessions {
         let was_known = session.life != Life::Absent;
         session.life = Life::Connected(subscriber);
         session.owner = Some(subscriber.conn);
+        self.serial += 1;
+        session.accepted_at = self.serial;
         self.set_expiry(id, None);
         match presence {
             Presence::Fresh => {
@@ -352,6 +367,7 @@ impl Sessions {
             place,
             is_shared: filter.is_shared(),
             grant: None,
+            granted_at: 0,
             pending: 1,
             is_in_doubt: false,
         });
@@ -372,6 +388,8 @@ impl Sessions {
         subscription.grant = Some(grant);
         subscription.is_in_doubt = false;
         self.generation += 1;
+        self.serial += 1;
+        subscription.granted_at = self.serial;
     }
 
     /// Whether [`Self::prove`] may have something to do.

@@ -25,11 +25,11 @@ const DROPPED: &str = "mqttshim_outbox_dropped_total";
 const SLOW: &str = "mqttshim_slow_sessions";
 
 /// What each reason means; others are shown by their label.
-const REASONS: [(&str, &str); 30] = [
+const REASONS: [(&str, &str); 36] = [
     ("all_rules_hold", "distributed by the card"),
     (
         "trust_not_established",
-        "trust is \"observed\"; start dpu-server with --trust suback if the broker checks permissions at SUBSCRIBE and PUBLISH",
+        "trust is \"observed\", which this broker gives no means for; start dpu-server with --trust suback if it checks permissions at SUBSCRIBE and PUBLISH",
     ),
     ("not_connected", "the publisher has no accepted CONNACK yet"),
     ("reauthenticating", "the publisher is proving its identity anew"),
@@ -82,6 +82,21 @@ const REASONS: [(&str, &str); 30] = [
         "maximum_packet_size",
         "a copy exceeds a subscriber's Maximum Packet Size, and brokers differ in what they do",
     ),
+    (
+        "policy_unsettled",
+        "who may do what was being changed: $CONTROL, AUTH, or a CONNECT of the publisher's name",
+    ),
+    ("unobserved", "the publisher's first message on the topic"),
+    ("probe", "watched, to learn who gets the publisher's messages on the topic"),
+    (
+        "ambiguous",
+        "an equal message, or one the card cannot read, was on its way: watching would have proven nothing",
+    ),
+    (
+        "unproven",
+        "watching has not shown who gets the messages, or that nobody does; tried again later",
+    ),
+    ("shadow", "decision is \"shadow\": the card would have distributed it"),
     ("barrier_out", "an earlier PUBLISH of the same publisher is still with the broker"),
 ];
 

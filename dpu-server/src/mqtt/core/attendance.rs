@@ -239,11 +239,14 @@ impl Core {
     /// The broker is done with this connection: nothing it was asked will be answered.
     pub(super) fn detach(&mut self, conn: ConnId, now: Instant) {
         self.leave(conn);
+        self.stop_observing(conn);
         let Some(connection) = self.connections.get_mut(conn) else { return };
         let was_opaque = std::mem::take(&mut connection.is_opaque);
         if was_opaque {
             self.blind_spots.opaque_connections -= 1;
+            self.disturb_observing();
         }
+        let Some(connection) = self.connections.get_mut(conn) else { return };
         let phase = std::mem::replace(&mut connection.phase, Phase::Left);
         let Some(session) = connection.session.take() else { return };
         if phase == Phase::AwaitConnack {

@@ -31,7 +31,7 @@ impl Core {
         {
             match piece {
                 Piece::Packet { header, bytes } => {
-                    if let Err(error) = self.broker_packet(conn, &header, bytes) {
+                    if let Err(error) = self.broker_packet(conn, &header, bytes, now) {
                         self.forward_to_client(conn, bytes, true);
                         self.drop_deferred(conn);
                         self.turn_opaque(conn, &error);
@@ -41,6 +41,7 @@ impl Core {
                 Piece::Start { header, bytes, is_last } => {
                     if header.packet_type == PacketType::Publish {
                         self.counters.deliveries_broker += 1;
+                        self.see_unread(conn);
                     }
                     self.forward_to_client(conn, bytes, !is_last);
                 }
@@ -74,6 +75,7 @@ impl Core {
             (Phase::AwaitConnack, _) => refusal,
             (_, PacketType::Pingresp) if header.remaining_bytes == 0 => Handling::Whole,
             (_, PacketType::Suback | PacketType::Unsuback) => self.whole_if_small(header),
+            (_, PacketType::Publish) if self.is_observing() => self.handling_of_slow(header),
             (_, PacketType::Publish)
                 if self.is_evidence(header) || self.is_proof(connection.version, header) =>
             {
@@ -107,6 +109,7 @@ impl Core {
         conn: ConnId,
         header: &FixedHeader,
         bytes: &[u8],
+        now: Instant,
     ) -> Result<(), Malformed> {
         let body = &bytes[header.header_bytes..];
         let Some(connection) = self.connections.get_mut(conn) else { return Ok(()) };
@@ -117,7 +120,7 @@ impl Core {
                     connection.outbox.swallow_broker(bytes.len());
                     // Its credit is news.
                     self.forward_to_client(conn, &[], false);
-                    self.ping_answered(conn, seq);
+                    self.ping_answered(conn, seq, now);
                     return Ok(());
                 }
             }
@@ -140,6 +143,7 @@ impl Core {
             }
             PacketType::Publish => {
                 self.counters.deliveries_broker += 1;
+                self.see(conn, header, bytes);
                 // What cannot be read proves nothing, and is the client's to judge.
                 if let Ok(copy) = Publish::parse(version, header.qos(), body) {
                     if let Some(arrivals) = &mut self.arrivals {
@@ -151,7 +155,7 @@ impl Core {
                 }
             }
             PacketType::Auth if Auth::parse(body).reason_code == AUTH_SUCCESS => {
-                connection.is_reauthenticating = false;
+                self.set_reauthenticating(conn, false);
             }
             _ => {}
         }

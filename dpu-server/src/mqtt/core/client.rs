@@ -12,13 +12,12 @@
 use std::time::Instant;
 
 use super::super::ConnId;
-use super::super::config::Trust;
 use super::super::connection::{EarlyRequest, Phase, RequestKind};
 use super::super::decision::{Reason, rule_out};
 use super::super::framer::{Handling, Piece};
 use super::super::packet::{
-    Connect, Disconnect, Expiry, FixedHeader, GrantedOptions, Malformed, PacketType, Subscribe,
-    Unsubscribe, Version,
+    Connect, Disconnect, Expiry, FixedHeader, GrantedOptions, Malformed, PacketType, Reader,
+    Subscribe, Unsubscribe, Version,
 };
 use super::super::topic::Filter;
 use super::Core;
@@ -26,9 +25,25 @@ use super::Core;
 /// MQTT 3.1.1 §3.1.1: the fixed header of the packet every client begins with.
 const CONNECT_FIRST_BYTE: u8 = 0x10;
 
+/// What becomes of a client's stream behind a packet.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Flow {
+    On,
+    /// The packet was not handled: it waits, and so does what comes behind it.
+    Held,
+}
+
 impl Core {
     /// Bytes from the client's TCP stream.
     pub fn handle_client(&mut self, conn: ConnId, bytes: &[u8], now: Instant) {
+        if !self.hold_more(conn, bytes, now) {
+            self.read_client(conn, bytes, now);
+        }
+        self.note_gauges();
+    }
+
+    /// Reads what the client sent, up to a PUBLISH that is held.
+    pub(super) fn read_client(&mut self, conn: ConnId, bytes: &[u8], now: Instant) {
         let Some(connection) = self.connections.get_mut(conn) else { return };
         // Out of the table while its pieces are borrowed.
         let mut framer = std::mem::take(&mut connection.client_framer);
@@ -47,17 +62,32 @@ impl Core {
         {
             match piece {
                 Piece::Packet { header, bytes } => {
-                    if let Err(error) = self.client_packet(conn, &header, bytes, now) {
-                        self.forward_to_broker(conn, bytes, true);
-                        self.turn_opaque(conn, &error);
-                        framer.give_up();
+                    match self.client_packet(conn, &header, bytes, now) {
+                        Ok(Flow::On) => {}
+                        Ok(Flow::Held) => {
+                            self.hold(conn, bytes, input, now);
+                            break;
+                        }
+                        Err(error) => {
+                            self.forward_to_broker(conn, bytes, true);
+                            self.turn_opaque(conn, &error);
+                            framer.give_up();
+                        }
                     }
                 }
                 Piece::Start { header, bytes, is_last } => {
-                    self.client_streams(conn, &header);
+                    self.client_streams(conn, &header, bytes);
                     self.forward_to_broker(conn, bytes, !is_last);
+                    if is_last {
+                        self.ask_for_answers(conn);
+                    }
                 }
-                Piece::Part { bytes, is_last } => self.forward_to_broker(conn, bytes, !is_last),
+                Piece::Part { bytes, is_last } => {
+                    self.forward_to_broker(conn, bytes, !is_last);
+                    if is_last {
+                        self.ask_for_answers(conn);
+                    }
+                }
                 Piece::Malformed { held, error } => {
                     self.forward_to_broker(conn, held, true);
                     self.turn_opaque(conn, &error);
@@ -68,7 +98,6 @@ impl Core {
         if let Some(connection) = self.connections.get_mut(conn) {
             connection.client_framer = framer;
         }
-        self.note_gauges();
     }
 
     fn client_handling(&self, conn: ConnId, header: &FixedHeader) -> Handling {
@@ -87,7 +116,7 @@ impl Core {
                     }
                     // It may set a Topic Alias.
                     Some(_) if connection.aliases.are_possible() => self.whole_or_stream(header),
-                    Some(_) => Handling::Stream,
+                    Some(_) => self.handling_of_slow(header),
                     None => Handling::Whole,
                 }
             }
@@ -95,6 +124,7 @@ impl Core {
                 self.whole_if_small(header)
             }
             (_, PacketType::Pingreq) if header.remaining_bytes == 0 => Handling::Whole,
+            (_, PacketType::Pubrel) if self.observer.is_some() => self.whole_or_stream(header),
             (
                 _,
                 PacketType::Puback | PacketType::Pubrec | PacketType::Pubrel | PacketType::Pubcomp,
@@ -119,34 +149,45 @@ impl Core {
         }
     }
 
-    /// A packet that is not held starts.
-    fn client_streams(&mut self, conn: ConnId, header: &FixedHeader) {
+    /// A packet that is not held starts with these bytes.
+    fn client_streams(&mut self, conn: ConnId, header: &FixedHeader, bytes: &[u8]) {
         self.ping_if_due(conn);
         let Some(connection) = self.connections.get(conn) else { return };
-        let reason = match header.packet_type {
-            PacketType::Publish => rule_out(&self.facts(connection), header, &self.config.limits),
-            _ => None,
-        };
-        let Some(connection) = self.connections.get_mut(conn) else { return };
-        if matches!(header.packet_type, PacketType::Publish | PacketType::Pubrel)
-            && let Some(arrivals) = &mut self.arrivals
-        {
-            arrivals.forget(conn);
-        }
+        let is_over = matches!(connection.phase, Phase::Refused | Phase::Left);
         match header.packet_type {
             PacketType::Publish => {
-                connection.aliases.forget();
-                connection.slow_publisher.raise();
-                if let Some(reason) = reason {
-                    self.counters.publishes_broker[reason as usize] += 1;
+                let facts = self.facts(connection);
+                let reason = rule_out(&facts, header, &self.config.limits);
+                if !is_over {
+                    self.note_unread_publish(conn, header, bytes);
                 }
+                if let Some(connection) = self.connections.get_mut(conn) {
+                    connection.aliases.forget();
+                }
+                self.note_slow(conn, reason);
             }
-            // A broker may deliver a QoS 2 message only now (mosquitto does).
-            PacketType::Pubrel => connection.slow_publisher.raise(),
+            PacketType::Pubrel => {
+                self.note_release(conn, None);
+                self.note_slow(conn, None);
+            }
             PacketType::Auth if connection.phase == Phase::Connected => {
-                connection.is_reauthenticating = true;
+                self.set_reauthenticating(conn, true);
             }
             _ => {}
+        }
+    }
+
+    /// A PUBLISH, for this reason, or a PUBREL goes to the broker.
+    pub(super) fn note_slow(&mut self, conn: ConnId, reason: Option<Reason>) {
+        if let Some(arrivals) = &mut self.arrivals {
+            arrivals.forget(conn);
+        }
+        if let Some(reason) = reason {
+            self.counters.publishes_broker[reason as usize] += 1;
+        }
+        if let Some(connection) = self.connections.get_mut(conn) {
+            // A broker may deliver a QoS 2 message only at its PUBREL (mosquitto does).
+            connection.slow_publisher.raise();
         }
     }
 
@@ -157,12 +198,16 @@ impl Core {
         header: &FixedHeader,
         bytes: &[u8],
         now: Instant,
-    ) -> Result<(), Malformed> {
+    ) -> Result<Flow, Malformed> {
         let body = &bytes[header.header_bytes..];
-        let Some(connection) = self.connections.get_mut(conn) else { return Ok(()) };
+        let Some(connection) = self.connections.get_mut(conn) else { return Ok(Flow::On) };
         let version = connection.version;
         match header.packet_type {
             PacketType::Publish => return self.publish(conn, header, bytes, now),
+            PacketType::Pubrel => {
+                self.note_release(conn, Reader::new(body).packet_id().ok());
+                self.note_slow(conn, None);
+            }
             PacketType::Connect => self.client_connects(conn, &Connect::parse(body)?)?,
             PacketType::Pingreq => connection.pings.note_client(),
             PacketType::Subscribe => {
@@ -191,7 +236,8 @@ impl Core {
         if matches!(header.packet_type, PacketType::Subscribe | PacketType::Unsubscribe) {
             self.put_barrier_behind_requests(conn);
         }
-        Ok(())
+        self.ask_for_answers(conn);
+        Ok(Flow::On)
     }
 
     fn client_connects(&mut self, conn: ConnId, connect: &Connect<'_>) -> Result<(), Malformed> {
@@ -207,6 +253,7 @@ impl Core {
         connection.expiry = connect.expiry;
         connection.packet_bytes_max = connect.packet_bytes_max;
         connection.keep_alive_s = connect.keep_alive_s;
+        self.note_will(conn, connect.will);
         Ok(())
     }
 
@@ -254,7 +301,7 @@ impl Core {
     }
 
     pub(super) fn put_barrier_behind_requests(&mut self, conn: ConnId) {
-        if self.config.trust == Trust::Observed {
+        if self.is_untrusted() {
             return;
         }
         let Some(seq) = self.inject_ping(conn) else { return };

@@ -3,6 +3,7 @@
 //! ```text
 //! Decision::Card(route) ─► encode once a variant ─► outbox of each target (a reference each)
 //! Decision::Broker(why) ─► the packet as it came ─► perhaps a PINGREQ that will clear the way for later ones
+//!                      └─► or it waits, if that has been done and the answer is near (`holding`)
 //! ```
 //!
 //! The driver takes the dirty connections ([`Core::poll_dirty`]) and sends their outboxes, all in one batch. A PUBLISH that
@@ -15,26 +16,28 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use super::super::ConnId;
-use super::super::config::Limits;
+use super::super::config::{Limits, Mode, Trust};
 use super::super::connection::{Connection, Connections};
 use super::super::counters::{Counters, DropReason};
 use super::super::decision::{Decision, Facts, Reason, decide};
+use super::super::observe::Purpose;
 use super::super::packet::{Encoded, FixedHeader, Malformed, Publish};
 use super::super::ping::Barrier;
 use super::super::routes::Route;
 use super::super::topic;
+use super::client::Flow;
 use super::{Core, list};
 
 impl Core {
-    /// Distributes a PUBLISH, or passes it to the broker. On error nothing was done.
+    /// Distributes a PUBLISH, passes it to the broker, or has it wait. On error nothing was done.
     pub(super) fn publish(
         &mut self,
         conn: ConnId,
         header: &FixedHeader,
         bytes: &[u8],
         now: Instant,
-    ) -> Result<(), Malformed> {
-        let Some(publisher) = self.connections.get(conn) else { return Ok(()) };
+    ) -> Result<Flow, Malformed> {
+        let Some(publisher) = self.connections.get(conn) else { return Ok(Flow::On) };
         let body = &bytes[header.header_bytes..];
         let mut publish = Publish::parse(publisher.version, header.qos(), body)?;
         let known = publish.topic_alias().and_then(|alias| publisher.aliases.topic(alias)).cloned();
@@ -47,14 +50,22 @@ impl Core {
         let mut copies = std::mem::take(&mut self.copies);
         let Self { config, sessions, routes, connections, dirty, counters, arrivals, .. } = self;
         let limits = &config.limits;
-        let mut fan_out = |route: &Route| {
+        let mut fan_out = |route: &Route, left_out: &[ConnId]| {
             let out = FanOut { connections: &mut *connections, dirty, counters, limits, now };
-            out.send(route, conn, &publish, &mut copies);
+            out.send(route, left_out, conn, &publish, &mut copies);
         };
-        let mut reason = match decide(&facts, conn, header, &publish, limits, sessions, routes) {
+        let observer = self.observer.as_mut().filter(|_| config.trust == Trust::Observed);
+        let observer = observer.map(|observer| (observer, now));
+        let mut purpose = None;
+        let decision = decide(&facts, conn, header, &publish, limits, sessions, routes, observer);
+        let mut reason = match decision {
             Decision::Broker(reason) => Some(reason),
-            Decision::Card(route) => {
-                fan_out(route);
+            Decision::Card(_, left_out) if config.mode == Mode::Shadow => {
+                purpose = Some(Purpose::Shadow(left_out.into()));
+                Some(Reason::Shadow)
+            }
+            Decision::Card(route, left_out) => {
+                fan_out(route, left_out);
                 None
             }
         };
@@ -63,22 +74,54 @@ impl Core {
         {
             let route = routes.find(publish.topic, sessions);
             if arrivals.is_settled(conn, publish.topic, route) {
-                fan_out(route);
+                fan_out(route, &[]);
                 reason = None;
             }
         }
         copies.clear();
         self.copies = copies;
         match reason {
-            Some(reason) => self.pass(conn, &publish, bytes, reason),
             None => self.note_eaten(conn, now),
+            Some(Reason::BarrierOut) if self.may_hold(conn) => return Ok(Flow::Held),
+            Some(Reason::Probe) => {
+                self.pass_watched(conn, &publish, bytes, Reason::Probe, Purpose::Probe, now);
+            }
+            Some(reason) => match purpose {
+                Some(purpose) => self.pass_watched(conn, &publish, bytes, reason, purpose, now),
+                None => self.pass(conn, &publish, bytes, reason),
+            },
         }
-        Ok(())
+        self.ask_for_answers(conn);
+        Ok(Flow::On)
+    }
+
+    /// Passes a PUBLISH to the broker and watches what it makes of it, if that can be told.
+    fn pass_watched(
+        &mut self,
+        conn: ConnId,
+        publish: &Publish<'_>,
+        bytes: &[u8],
+        reason: Reason,
+        purpose: Purpose,
+        now: Instant,
+    ) {
+        match self.watch(conn, publish, purpose, now) {
+            Some(window) => {
+                self.pass(conn, publish, bytes, reason);
+                self.open_window(conn, window, now);
+            }
+            None if reason == Reason::Shadow => {
+                self.counters.shadow_unproven += 1;
+                self.pass(conn, publish, bytes, reason);
+            }
+            None => self.pass(conn, publish, bytes, Reason::Ambiguous),
+        }
     }
 
     /// Passes a PUBLISH to the broker, for this reason.
     fn pass(&mut self, conn: ConnId, publish: &Publish<'_>, bytes: &[u8], reason: Reason) {
         self.counters.publishes_broker[reason as usize] += 1;
+        self.note_publish(conn, publish);
         self.forward_to_broker(conn, bytes, false);
         if let Some(publisher) = self.connections.get_mut(conn) {
             publisher.slow_publisher.raise();
@@ -121,7 +164,7 @@ impl Core {
     }
 
     /// Puts a PINGREQ behind what the broker is to get of this connection, if one of its barriers waits for that.
-    fn ask_about(&mut self, conn: ConnId, barrier: fn(&mut Connection) -> &mut Barrier) {
+    pub(super) fn ask_about(&mut self, conn: ConnId, barrier: fn(&mut Connection) -> &mut Barrier) {
         let Some(connection) = self.connections.get_mut(conn) else { return };
         if barrier(connection).wants_ping()
             && let Some(seq) = self.inject_ping(conn)
@@ -142,11 +185,12 @@ struct FanOut<'c> {
 }
 
 impl FanOut<'_> {
-    /// Queues a PUBLISH for every subscriber. `copies` is empty before and holds one copy a variant afterwards.
+    /// Queues a PUBLISH for every subscriber but those left out, which are sorted. `copies` is empty before and holds one copy a variant afterwards.
     #[inline]
     fn send(
         self,
         route: &Route,
+        left_out: &[ConnId],
         publisher: ConnId,
         publish: &Publish<'_>,
         copies: &mut Vec<Option<Encoded>>,
@@ -154,7 +198,10 @@ impl FanOut<'_> {
         let Self { connections, dirty, counters, limits, now } = self;
         let variants = route.variants();
         copies.resize_with(variants.len(), || None);
-        for target in route.targets().iter().filter(|target| !target.is_spared(publisher)) {
+        for target in route.targets_for(publisher) {
+            if !left_out.is_empty() && left_out.binary_search(&target.conn).is_ok() {
+                continue;
+            }
             let variant = usize::from(target.variant);
             let copy = copies[variant].get_or_insert_with(|| publish.encode(variants[variant]));
             let Some(connection) = connections.get_mut(target.conn) else { continue };

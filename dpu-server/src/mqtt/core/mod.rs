@@ -1,13 +1,15 @@
 //! The core itself: one broker's connections, sessions and routes, and the inputs and outputs of design.
 //!
 //! Split by what flows: `client` what clients send, `broker` what the broker sends, `distribute` a PUBLISH on its way,
-//! `attendance` who is there (CONNACK, SUBACK, the end of a connection), `pings` what the card asks of the broker, `policy` who may do
-//! what.
+//! `attendance` who is there (CONNACK, SUBACK, the end of a connection), `pings` what the card asks of the broker, `observe` what it makes of
+//! what it gets, `holding` who waits for that, `policy` who may do what.
 
 mod attendance;
 mod broker;
 mod client;
 mod distribute;
+mod holding;
+mod observe;
 mod pings;
 mod policy;
 
@@ -17,11 +19,12 @@ use std::time::Instant;
 
 use super::ConnId;
 use super::arrivals::Arrivals;
-use super::config::{CoreConfig, Trust};
+use super::config::{CoreConfig, Mode, Trust};
 use super::connection::{Connection, Connections, Phase};
 use super::counters::{Counters, DropReason};
 use super::decision::{BlindSpots, Facts, Reason};
 use super::habits::Habits;
+use super::observe::Observer;
 use super::outbox::{ByteQueue, Outbox, TotalBytes};
 use super::packet::{Encoded, Malformed};
 use super::routes::Routes;
@@ -48,6 +51,10 @@ pub struct Core {
     copies: Vec<Option<Encoded>>,
     /// For a broker whose answer to a PINGREQ does not prove that it has delivered what came before.
     arrivals: Option<Arrivals>,
+    /// Where what the broker makes of a PUBLISH is to be learned or compared, and its answers tell when it has.
+    observer: Option<Observer>,
+    /// Clients that are held back, and until when. Growing in time; entries that no longer hold are skipped.
+    holds: VecDeque<(Instant, ConnId)>,
     /// Changes of policy that no client asked for are reported.
     is_policy_watched: bool,
 }
@@ -70,7 +77,10 @@ impl Core {
     pub fn new(config: CoreConfig) -> Self {
         let habits =
             Habits { follows_options: true, drops_offline_qos0: config.drops_offline_qos0 };
+        let is_observing = config.trust == Trust::Observed || config.mode == Mode::Shadow;
         Self {
+            observer: is_observing.then(|| Observer::new(config.route_ttl)),
+            holds: VecDeque::new(),
             routes: Routes::new(config.limits.routes_max, habits),
             config,
             connections: Connections::default(),
@@ -88,9 +98,10 @@ impl Core {
     }
 
     /// The broker is not one whose ways are known. It may answer a PINGREQ before it has delivered what came before: from here
-    /// on only the copies themselves prove that they were.
+    /// on only the copies themselves prove that they were, and that somebody gets nothing is proven by nothing.
     pub fn expect_late_deliveries(&mut self) {
         self.arrivals.get_or_insert_default();
+        self.observer = None;
         let drops_offline_qos0 = self.config.drops_offline_qos0;
         self.routes.set_habits(Habits { follows_options: false, drops_offline_qos0 });
     }
@@ -103,7 +114,8 @@ impl Core {
     }
 
     /// The client closed or reset its side. What is held of its last packet goes to the broker, which decides.
-    pub fn handle_client_gone(&mut self, conn: ConnId, _now: Instant) {
+    pub fn handle_client_gone(&mut self, conn: ConnId, now: Instant) {
+        self.release(conn, now);
         let Some(connection) = self.connections.get_mut(conn) else { return };
         connection.is_client_gone = true;
         connection.keep_alive.due = None;
@@ -117,6 +129,7 @@ impl Core {
 
     /// The broker closed or reset its side. What is held of its last packet goes to the client.
     pub fn handle_broker_gone(&mut self, conn: ConnId, now: Instant) {
+        self.release(conn, now);
         let Some(connection) = self.connections.get_mut(conn) else { return };
         connection.is_broker_gone = true;
         connection.keep_alive.due = None;
@@ -146,6 +159,9 @@ impl Core {
     /// The broker was told that it cannot write more on this connection now: it may hold back messages for it. In
     /// order with [`Self::handle_broker`].
     pub fn handle_broker_blocked(&mut self, conn: ConnId) {
+        if let Some(observer) = &mut self.observer {
+            observer.stall(conn);
+        }
         self.raise_backlog(conn);
     }
 
@@ -161,12 +177,14 @@ impl Core {
         let spots = &mut self.blind_spots;
         spots.outside_listeners = spots.outside_listeners.saturating_add_signed(listeners);
         spots.outside_connections = spots.outside_connections.saturating_add_signed(connections);
+        self.disturb_observing();
     }
 
     /// When [`Self::handle_timeout`] wants to be called next. May be early, never late.
     pub fn next_deadline(&self) -> Option<Instant> {
         let ping = self.timers.peek().map(|Reverse((at, _))| *at);
-        ping.into_iter().chain(self.sessions.next_expiry()).min()
+        let hold = self.holds.front().map(|(at, _)| *at);
+        ping.into_iter().chain(hold).chain(self.sessions.next_expiry()).min()
     }
 
     /// A connection with something new to send, to its client or to the broker; each once until it has news again.
@@ -213,14 +231,18 @@ impl Core {
     /// Why everything goes to the broker, if it does.
     pub fn status(&self) -> Status {
         let spots = self.blind_spots();
-        let untrusted =
-            (self.config.trust == Trust::Observed).then_some(Reason::TrustNotEstablished);
+        let untrusted = self.is_untrusted().then_some(Reason::TrustNotEstablished);
         Status {
             slow_reason: spots.reason().or(untrusted),
             opaque_connections: spots.opaque_connections,
             unknown_sessions: spots.unknown_sessions,
             is_policy_watched: self.is_policy_watched,
         }
+    }
+
+    /// Trust is by observation, and nothing can be observed.
+    fn is_untrusted(&self) -> bool {
+        self.config.trust == Trust::Observed && self.observer.is_none()
     }
 
     fn blind_spots(&self) -> BlindSpots {
@@ -230,11 +252,13 @@ impl Core {
 
     fn facts(&self, publisher: &Connection) -> Facts {
         Facts {
-            trust: self.config.trust,
+            is_untrusted: self.is_untrusted(),
+            is_identity_unsettled: self.is_identity_unsettled(publisher),
             is_connected: publisher.phase == Phase::Connected && !publisher.is_broker_gone,
             is_reauthenticating: publisher.is_reauthenticating,
             broker_packet_bytes_max: publisher.broker_packet_bytes_max,
-            is_slow_publisher: publisher.slow_publisher.is_raised(),
+            is_slow_publisher: publisher.slow_publisher.is_raised()
+                && self.config.mode == Mode::Live,
             is_alias_news: false,
             blind_spots: self.blind_spots(),
         }
@@ -271,6 +295,8 @@ impl Core {
             tracing::debug!(conn = conn.0, %error, "connection is opaque from here on");
         }
         connection.keep_alive.due = None;
+        self.disturb_observing();
+        let Some(connection) = self.connections.get_mut(conn) else { return };
         let to_broker = connection.client_framer.give_up();
         // After the CONNACK the broker's stream stays readable, and answers to the card's pings are still to be
         // taken out of it.
@@ -295,6 +321,7 @@ impl Core {
         self.counters.sessions = self.sessions.session_count() as u64;
         self.counters.subscriptions = self.sessions.subscription_count() as u64;
         self.counters.routes = self.routes.len() as u64;
+        self.counters.learned = self.observer.as_ref().map_or(0, |it| it.known_count() as u64);
     }
 }
 

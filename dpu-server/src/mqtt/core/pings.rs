@@ -18,6 +18,7 @@ impl Core {
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.sessions.expire(now);
+        self.release_overdue(now);
         self.note_gauges();
         while let Some(&Reverse((at, conn))) = self.timers.peek()
             && at <= now
@@ -82,6 +83,9 @@ impl Core {
             return None;
         }
         let seq = connection.pings.request();
+        if let Some(observer) = &mut self.observer {
+            observer.flights.note_request(conn, seq);
+        }
         self.flush_pings(conn);
         Some(seq)
     }
@@ -101,7 +105,7 @@ impl Core {
     }
 
     /// The broker answered a ping of the card, and with it every request up to `seq`.
-    pub(super) fn ping_answered(&mut self, conn: ConnId, seq: PingSeq) {
+    pub(super) fn ping_answered(&mut self, conn: ConnId, seq: PingSeq, now: Instant) {
         let Some(connection) = self.connections.get_mut(conn) else { return };
         connection.keep_alive.ping.take_if(|ping| *ping <= seq);
         connection.slow_publisher.settle(seq);
@@ -114,6 +118,7 @@ impl Core {
             request.barrier.take_if(|barrier| *barrier <= seq);
         }
         self.settle_requests(conn);
+        self.conclude(conn, seq, now);
     }
 
     /// The broker may hold messages for this client, or may have lost it.

@@ -14,12 +14,18 @@ impl Core {
     /// next input of a client.
     pub fn handle_policy_change(&mut self) {
         self.counters.policy_changes += 1;
+        if let Some(observer) = &mut self.observer {
+            observer.forget_everything();
+        }
     }
 
     /// Every change that comes from outside the streams is reported by [`Self::handle_policy_change`] from here on, so that what
     /// was observed holds until then, not only for a while.
     pub fn handle_policy_watched(&mut self) {
         self.is_policy_watched = true;
+        if let Some(observer) = &mut self.observer {
+            observer.trust_events();
+        }
     }
 
     /// The broker has loaded this shared object, a path or a name, which may change, deny or record messages. Under

@@ -1,6 +1,6 @@
 //! CONNECT (MQTT 3.1.1 §3.1, MQTT 5 §3.1; `MQIsdp` for 3.1): who is there, for how long, and how much it can take.
 //!
-//! Will, user name and password are validated and not kept: the broker acts on them.
+//! User name and password are validated and not kept: the broker acts on them.
 
 use std::time::Duration;
 
@@ -30,6 +30,15 @@ impl Expiry {
     }
 }
 
+/// The message the broker sends for a client that goes without a DISCONNECT.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Will<'a> {
+    pub(crate) topic: &'a str,
+    pub(crate) payload: &'a [u8],
+    /// Will Delay Interval in seconds.
+    pub(crate) delay_s: u32,
+}
+
 /// A well-formed CONNECT.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Connect<'a> {
@@ -43,6 +52,7 @@ pub(crate) struct Connect<'a> {
     pub(crate) expiry: Expiry,
     /// Largest packet the client accepts, in bytes.
     pub(crate) packet_bytes_max: u32,
+    pub(crate) will: Option<Will<'a>>,
 }
 
 impl<'a> Connect<'a> {
@@ -62,9 +72,7 @@ impl<'a> Connect<'a> {
             Version::V31 | Version::V311 => Properties::default(),
         };
         let client_id = reader.string()?;
-        if has_will {
-            skip_will(&mut reader, version)?;
-        }
+        let will = has_will.then(|| read_will(&mut reader, version)).transpose()?;
         let (has_user_name, has_password) = (flags & 0x80 != 0, flags & 0x40 != 0);
         if has_user_name {
             reader.string()?;
@@ -87,6 +95,7 @@ impl<'a> Connect<'a> {
                 Version::V31 | Version::V311 => Expiry::Never,
             },
             packet_bytes_max: properties.packet_bytes_max.unwrap_or(u32::MAX),
+            will,
         })
     }
 }
@@ -101,16 +110,17 @@ fn read_version(reader: &mut Reader<'_>) -> Result<Version, Malformed> {
     }
 }
 
-fn skip_will(reader: &mut Reader<'_>, version: Version) -> Result<(), Malformed> {
-    if version == Version::V5 {
-        Properties::read(reader, Place::WILL)?;
-    }
+fn read_will<'a>(reader: &mut Reader<'a>, version: Version) -> Result<Will<'a>, Malformed> {
+    let properties = match version {
+        Version::V5 => Properties::read(reader, Place::WILL)?,
+        Version::V31 | Version::V311 => Properties::default(),
+    };
     let topic = reader.string()?;
     if topic.is_empty() || topic.contains(['+', '#']) {
         return Err(Malformed::TopicName);
     }
-    reader.binary()?;
-    Ok(())
+    let payload = reader.binary()?;
+    Ok(Will { topic, payload, delay_s: properties.will_delay_s.unwrap_or(0) })
 }
 
 #[cfg(test)]
@@ -150,9 +160,14 @@ mod tests {
     }
 
     #[test]
-    fn will_user_name_and_password_are_walked_over() {
+    fn a_will_is_read_and_user_name_and_password_are_walked_over() {
         let body = b"\x00\x04MQTT\x04\xC6\x00\x00\x00\x01i\x00\x01t\x00\x03msg\x00\x01u\x00\x01p";
-        assert!(Connect::parse(body).is_ok());
+        let will = Will { topic: "t", payload: b"msg", delay_s: 0 };
+        assert_eq!(Connect::parse(body).unwrap().will, Some(will));
+        let body =
+            b"\x00\x04MQTT\x05\x06\x00\x00\x00\x00\x01i\x05\x18\x00\x00\x00\x09\x00\x01t\x00\x00";
+        assert_eq!(Connect::parse(body).unwrap().will.map(|will| will.delay_s), Some(9));
+        let body = b"\x00\x04MQTT\x04\xC6\x00\x00\x00\x01i\x00\x01t\x00\x03msg\x00\x01u\x00\x01p";
         assert_eq!(Connect::parse(&body[..body.len() - 1]), Err(Malformed::Truncated));
     }
 

@@ -20,7 +20,7 @@ mod publish;
 mod subscribe;
 
 pub(crate) use connack::Connack;
-pub(crate) use connect::{Connect, Expiry};
+pub(crate) use connect::{Connect, Expiry, Will};
 pub(crate) use disconnect::{AUTH_SUCCESS, Auth, Disconnect};
 pub use fixed_header::{FixedHeader, PacketType};
 pub(crate) use publish::{Encoded, ExpiryField, Publish, Variant};

@@ -97,6 +97,8 @@ pub(crate) struct Properties<'a> {
     pub(crate) assigned_client_id: Option<&'a str>,
     /// Server Keep Alive in seconds, 0x13.
     pub(crate) server_keep_alive_s: Option<u16>,
+    /// Will Delay Interval in seconds, 0x18.
+    pub(crate) will_delay_s: Option<u32>,
     /// Maximum Packet Size in bytes, 0x27.
     pub(crate) packet_bytes_max: Option<u32>,
     /// Topic Alias Maximum, 0x22.
@@ -167,6 +169,7 @@ impl<'a> Properties<'a> {
                 match id {
                     0x02 => self.message_expiry_s = Some(Located { value, at }),
                     0x11 => self.session_expiry_s = Some(value),
+                    0x18 => self.will_delay_s = Some(value),
                     0x27 => self.packet_bytes_max = Some(value),
                     _ => {}
                 }

@@ -63,8 +63,9 @@ fn versions_get_the_copy_their_version_knows() {
 }
 
 #[test]
-fn by_observation_everything_goes_to_the_broker() {
+fn by_observation_everything_goes_to_a_broker_whose_answers_prove_nothing() {
     let mut scene = Scene::with_config(CoreConfig::default());
+    scene.core.expect_late_deliveries();
     let publisher = scene.connect(v311("p"));
     let behind = scene.broker_takes(publisher, Reason::TrustNotEstablished, publish("t", "1"));
     assert_eq!(behind, []);
@@ -238,6 +239,7 @@ fn every_reason_is_reached_by_a_test() {
         include_str!("streams.rs"),
         include_str!("barriers.rs"),
         include_str!("policy.rs"),
+        include_str!("observe.rs"),
     ];
     for reason in Reason::ALL {
         let call = format!(", Reason::{reason:?}, ");

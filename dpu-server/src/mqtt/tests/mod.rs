@@ -3,6 +3,7 @@
 mod arrivals;
 mod barriers;
 mod decisions;
+mod observe;
 mod options;
 mod packets;
 mod policy;

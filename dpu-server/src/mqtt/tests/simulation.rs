@@ -148,10 +148,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn by_observation_every_byte_passes_unchanged_both_ways(
-        events in events(), is_late: bool, cut in 1..20_usize,
+    fn where_nothing_can_be_observed_every_byte_passes_unchanged_both_ways(
+        events in events(), cut in 1..20_usize,
     ) {
-        let (_, lives) = play(CoreConfig::default(), is_late, &events, cut);
+        let (_, lives) = play(CoreConfig::default(), true, &events, cut);
         for life in lives {
             prop_assert_eq!(life.to_broker, life.client);
             prop_assert_eq!(life.to_client, life.broker);

@@ -1,0 +1,312 @@
+//! Learning from the broker who may receive what: what goes to it is noted, what comes of it is watched.
+//!
+//! ```text
+//! client ──note_publish──► flights ─┐
+//!        ──probe─────────► window ──┴─► broker ──see──► window ──conclude──► known
+//! ```
+//!
+//! The rules, (a) to (g), are in `mqtt::observe`; here they meet the streams. All of it does nothing where the core does not
+//! observe: trust is by SUBACK, or the broker's answers prove nothing.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use super::super::ConnId;
+use super::super::config::PUBLISH_HEADER_BYTES_MAX;
+use super::super::connection::{Connection, Phase};
+use super::super::framer::Handling;
+use super::super::observe::{
+    Content, Digest, Expected, Interference, Observer, Outcome, Purpose, Size, Window,
+};
+use super::super::packet::{FixedHeader, Publish, Variant, Version, Will};
+use super::super::ping::PingSeq;
+use super::super::routes::{Route, Target};
+use super::Core;
+
+/// Topics by which clients tell the broker who may do what.
+const CONTROL: &[u8] = b"$CONTROL/";
+
+impl Core {
+    /// How a PUBLISH that is the broker's anyway is handled: read, if it can be, to know what it says.
+    pub(super) fn handling_of_slow(&self, header: &FixedHeader) -> Handling {
+        let held_bytes_max = self.config.limits.inspect_bytes_max + PUBLISH_HEADER_BYTES_MAX;
+        match self.observer.is_some() && header.packet_bytes() <= held_bytes_max {
+            true => Handling::Whole,
+            false => Handling::Stream,
+        }
+    }
+
+    /// A PUBLISH goes to the broker. A Topic Alias that is known has been resolved.
+    pub(super) fn note_publish(&mut self, conn: ConnId, publish: &Publish<'_>) {
+        let Some(observer) = &self.observer else { return };
+        let Some(connection) = self.connections.get(conn) else { return };
+        let topic = publish.topic.as_bytes();
+        let (says, may_control) = match topic {
+            [] => (None, connection.has_control_topic),
+            _ => (Some(observer.content(topic, publish.payload)), topic.starts_with(CONTROL)),
+        };
+        self.note(conn, publish.packet_id, says, may_control);
+    }
+
+    /// A PUBLISH goes to the broker of which these bytes are the first.
+    pub(super) fn note_unread_publish(&mut self, conn: ConnId, header: &FixedHeader, bytes: &[u8]) {
+        if self.observer.is_none() {
+            return;
+        }
+        let Some(connection) = self.connections.get(conn) else { return };
+        let body = bytes.get(header.header_bytes..).unwrap_or_default();
+        let content = Content::read(connection.version, header.qos(), body);
+        // Its topic may be cut off, or an alias for any.
+        let may_control = match content {
+            Some(content) if content.topic.is_empty() => connection.has_control_topic,
+            Some(content) => content.topic.starts_with(CONTROL),
+            None => body.get(2).is_none_or(|&first| first == CONTROL[0]),
+        };
+        let packet_id = content.and_then(|content| content.packet_id);
+        // In version 3 nothing of this length can say what a watched PUBLISH says, which is shorter.
+        let is_harmless = connection.version != Version::V5 && !may_control;
+        if !is_harmless {
+            self.note(conn, packet_id, None, may_control);
+        }
+    }
+
+    /// Something goes to the broker that says this (`None`: nobody knows what).
+    fn note(
+        &mut self,
+        conn: ConnId,
+        packet_id: Option<u16>,
+        says: Option<Digest>,
+        may_control: bool,
+    ) {
+        let Some(observer) = &mut self.observer else { return };
+        let Some(connection) = self.connections.get_mut(conn) else { return };
+        connection.has_control_topic |= may_control;
+        connection.wants_answer |= observer.note(conn, connection.pings.last_request(), says);
+        if let Some(id) = packet_id {
+            connection.unreleased.insert(id, says, may_control);
+        }
+        if may_control {
+            self.raise_policy(conn);
+        }
+    }
+
+    /// A PUBREL goes to the broker: it may deliver the QoS 2 message only now.
+    pub(super) fn note_release(&mut self, conn: ConnId, packet_id: Option<u16>) {
+        let Some(connection) = self.connections.get_mut(conn) else { return };
+        let known = packet_id.and_then(|id| connection.unreleased.remove(id));
+        let (says, may_control) = known.unwrap_or((None, true));
+        self.note(conn, None, says, may_control);
+    }
+
+    /// Behind what was noted: asks for an answer where one is due.
+    pub(super) fn ask_for_answers(&mut self, conn: ConnId) {
+        if self.observer.is_none() {
+            return;
+        }
+        let Some(connection) = self.connections.get_mut(conn) else { return };
+        if std::mem::take(&mut connection.wants_answer) {
+            self.inject_ping(conn);
+        }
+        self.ask_about(conn, |connection| &mut connection.policy);
+    }
+
+    /// A CONNECT goes to the broker.
+    pub(super) fn note_will(&mut self, conn: ConnId, will: Option<Will<'_>>) {
+        let (Some(observer), Some(will)) = (&mut self.observer, will) else { return };
+        let content = observer.content(will.topic.as_bytes(), will.payload);
+        observer.flights.note_will(conn, content, will.delay_s > 0);
+    }
+
+    /// A window on a PUBLISH that is about to go to the broker; `None`: copies of it could not be told from something else that is on
+    /// its way, or too much is watched.
+    pub(super) fn watch(
+        &mut self,
+        conn: ConnId,
+        publish: &Publish<'_>,
+        purpose: Purpose,
+        now: Instant,
+    ) -> Option<Window> {
+        let route = self.routes.find(publish.topic, &mut self.sessions);
+        let observer = self.observer.as_mut()?;
+        let message = observer.message(publish.topic.as_bytes(), publish.payload);
+        let Some(interference) = observer.obstacle(&message, route.targets().len()) else {
+            let expected = expected(observer, conn, publish, route);
+            let size = Size::of(publish);
+            return Some(Window::new(conn, publish.topic, message, size, purpose, expected));
+        };
+        if purpose == Purpose::Probe {
+            observer.note_failure(conn, publish.topic, now);
+        }
+        if let Interference::Flying(holders) = interference {
+            let is_own = holders.is_empty() || holders.contains(&conn);
+            if let Some(publisher) = self.connections.get_mut(conn).filter(|_| is_own) {
+                publisher.wants_answer = true;
+            }
+            holders.into_iter().filter(|&it| it != conn).for_each(|it| self.ask_what_flies(it));
+        }
+        None
+    }
+
+    fn ask_what_flies(&mut self, conn: ConnId) {
+        if self.observer.as_ref().is_some_and(|observer| !observer.flights.is_asked(conn)) {
+            self.inject_ping(conn);
+        }
+    }
+
+    /// The window's PUBLISH is on its way: puts the PINGREQ behind it whose answer closes the window.
+    pub(super) fn open_window(&mut self, conn: ConnId, window: Window, now: Instant) {
+        let Some(seq) = self.inject_ping(conn) else { return };
+        if let Some(publisher) = self.connections.get_mut(conn) {
+            publisher.slow_publisher.note_ping(seq);
+        }
+        if let Some(observer) = &mut self.observer {
+            observer.open(window, seq, now);
+        }
+    }
+
+    /// Whether a PUBLISH of the broker's has to be shown to [`Self::see`].
+    pub(super) fn is_observing(&self) -> bool {
+        self.observer.as_ref().is_some_and(Observer::is_watching)
+    }
+
+    /// The broker sent a client this PUBLISH.
+    pub(super) fn see(&mut self, conn: ConnId, header: &FixedHeader, bytes: &[u8]) {
+        let Some(observer) = self.observer.as_mut().filter(|it| it.is_watching()) else { return };
+        let Some(connection) = self.connections.get(conn) else { return };
+        let body = &bytes[header.header_bytes..];
+        observer.see(conn, bytes, Content::read(connection.version, header.qos(), body));
+    }
+
+    /// The broker sends a client a PUBLISH that is not read.
+    pub(super) fn see_unread(&mut self, conn: ConnId) {
+        if let Some(observer) = &mut self.observer {
+            observer.blur(conn);
+        }
+    }
+
+    /// The broker answered on this connection, every request up to `seq`.
+    pub(super) fn conclude(&mut self, conn: ConnId, seq: PingSeq, now: Instant) {
+        let Self { observer, routes, sessions, connections, counters, .. } = self;
+        let Some(observer) = observer else { return };
+        observer.flights.settle(conn, seq);
+        while let Some((window, opened)) = observer.poll_closed(conn, seq) {
+            let route = routes.find(&window.topic, sessions);
+            match &window.purpose {
+                Purpose::Probe => match observer.learn(&window, route, opened, now) {
+                    true => counters.windows_whole += 1,
+                    false => counters.windows_failed += 1,
+                },
+                Purpose::Shadow(left_out) => match compare(&window, left_out, route) {
+                    Some(true) => counters.shadow_same += 1,
+                    Some(false) => counters.shadow_different += 1,
+                    None => counters.shadow_unproven += 1,
+                },
+            }
+        }
+        if connections.get_mut(conn).is_some_and(|connection| connection.policy.settle(seq)) {
+            self.doubt(false);
+        }
+        self.ask_about(conn, |connection| &mut connection.policy);
+        self.release_if_concluded(conn, now);
+    }
+
+    /// A client tells the broker who may do what, or may.
+    fn raise_policy(&mut self, conn: ConnId) {
+        let Some(connection) = self.connections.get_mut(conn) else { return };
+        let was_raised = connection.policy.is_raised();
+        connection.policy.raise();
+        if !was_raised {
+            self.doubt(true);
+        }
+    }
+
+    /// A change of who may do what is under way, or is over.
+    pub(super) fn doubt(&mut self, is_under_way: bool) {
+        self.counters.policy_changes += u64::from(is_under_way);
+        if let Some(observer) = &mut self.observer {
+            observer.doubt(is_under_way);
+        }
+    }
+
+    /// The client proves its identity anew, or has.
+    pub(super) fn set_reauthenticating(&mut self, conn: ConnId, is_so: bool) {
+        let Some(connection) = self.connections.get_mut(conn) else { return };
+        if std::mem::replace(&mut connection.is_reauthenticating, is_so) != is_so {
+            self.doubt(is_so);
+        }
+    }
+
+    /// The broker is done with a connection.
+    pub(super) fn stop_observing(&mut self, conn: ConnId) {
+        self.set_reauthenticating(conn, false);
+        let Some(connection) = self.connections.get_mut(conn) else { return };
+        if std::mem::take(&mut connection.policy).is_raised() {
+            self.doubt(false);
+        }
+        if let Some(observer) = &mut self.observer {
+            observer.forget(conn);
+            observer.flights.close(conn);
+        }
+    }
+
+    /// Copies may come of something that cannot be seen from here.
+    pub(super) fn disturb_observing(&mut self) {
+        if let Some(observer) = &mut self.observer {
+            observer.disturb();
+        }
+    }
+
+    /// Whether a CONNECT under way may change who this publisher is.
+    pub(super) fn is_identity_unsettled(&self, publisher: &Connection) -> bool {
+        let is_claimed = |session| self.sessions.get(session).is_claimed();
+        publisher.phase == Phase::Connected && publisher.session.is_some_and(is_claimed)
+    }
+}
+
+/// The copy that each target is to get.
+fn expected(
+    observer: &Observer,
+    publisher: ConnId,
+    publish: &Publish<'_>,
+    route: &Route,
+) -> Vec<Expected> {
+    let encode = |&variant: &Variant| observer.copy(&publish.encode(variant).packet);
+    let copies: Vec<_> = route.variants().iter().map(encode).collect();
+    let of_conn: HashMap<_, _> = route.subscribers(publisher).into_iter().collect();
+    let of_target = |target: &Target| Expected {
+        subscriber: (target.conn, of_conn[&target.conn]),
+        copy: copies[usize::from(target.variant)],
+    };
+    route.targets_for(publisher).map(of_target).collect()
+}
+
+/// Whether the broker did what the card would have done; `None` if that cannot be told.
+fn compare(window: &Window, left_out: &[ConnId], route: &Route) -> Option<bool> {
+    if window.is_void || route.obstacle().is_some() {
+        return None;
+    }
+    let mut is_same = true;
+    for subscriber in route.subscribers(window.publisher) {
+        let Some(outcome) = window.outcome(subscriber) else { continue };
+        let by_card = match left_out.binary_search(&subscriber.0) {
+            Ok(_) => Outcome::Missed,
+            Err(_) => Outcome::Served,
+        };
+        if outcome == Outcome::Unclear {
+            return None;
+        }
+        if outcome != by_card {
+            is_same = false;
+            tracing::warn!(
+                topic = window.topic,
+                publisher = window.publisher.0,
+                subscriber = subscriber.0.0,
+                payload_bytes = window.size.payload,
+                card = ?by_card,
+                broker = ?outcome,
+                "shadow: the card would have done something else"
+            );
+        }
+    }
+    Some(is_same)
+}
