@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use super::ConnId;
 use super::aliases::Aliases;
 use super::framer::Framer;
-use super::observe::Digest;
+use super::observe::Says;
 use super::outbox::{ByteQueue, Outbox, TotalBytes};
-use super::packet::{Expiry, GrantedOptions, Version};
+use super::packet::{Expiry, FixedHeader, GrantedOptions, Version};
 use super::ping::{Barrier, PingSeq, Pings};
 use super::session::SessionId;
 use super::trie::SubscriptionId;
@@ -86,22 +86,46 @@ pub(crate) struct Held {
     pub(crate) until: Instant,
 }
 
+/// The first bytes of a PUBLISH that is not held.
+#[derive(Debug)]
+pub(crate) struct Peek {
+    pub(crate) header: FixedHeader,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Longest topic behind which a packet identifier is looked for, in bytes.
+const PEEKED_TOPIC_BYTES_MAX: usize = 1_024;
+
+impl Peek {
+    /// Takes more of the packet; whether that is enough: its topic and packet identifier, or, behind a long topic, its beginning.
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> bool {
+        self.bytes.extend_from_slice(&bytes[..bytes.len().min(2 * PEEKED_TOPIC_BYTES_MAX)]);
+        let Some(&[high, low]) =
+            self.bytes.get(self.header.header_bytes..).and_then(<[u8]>::first_chunk)
+        else {
+            return false;
+        };
+        let topic_bytes = usize::from(u16::from_be_bytes([high, low])).min(PEEKED_TOPIC_BYTES_MAX);
+        self.bytes.len() >= self.header.header_bytes + 2 + topic_bytes + 2
+    }
+}
+
 /// QoS 2 messages a client has sent and not released: what they say, and whether they may change who may do what. One more than
 /// [`UNRELEASED_MAX`] is not remembered.
 #[derive(Debug, Default)]
-pub(crate) struct Unreleased(HashMap<u16, (Option<Digest>, bool)>);
+pub(crate) struct Unreleased(HashMap<u16, (Says, bool)>);
 
 /// See [`Unreleased`].
 const UNRELEASED_MAX: usize = 1_024;
 
 impl Unreleased {
-    pub(crate) fn insert(&mut self, packet_id: u16, says: Option<Digest>, may_control: bool) {
+    pub(crate) fn insert(&mut self, packet_id: u16, says: Says, may_control: bool) {
         if self.0.len() < UNRELEASED_MAX || self.0.contains_key(&packet_id) {
             self.0.insert(packet_id, (says, may_control));
         }
     }
 
-    pub(crate) fn remove(&mut self, packet_id: u16) -> Option<(Option<Digest>, bool)> {
+    pub(crate) fn remove(&mut self, packet_id: u16) -> Option<(Says, bool)> {
         self.0.remove(&packet_id)
     }
 }
@@ -151,6 +175,8 @@ pub(crate) struct Connection {
     /// It has published on a topic by which that is told; an alias may stand for it.
     pub(crate) has_control_topic: bool,
     pub(crate) unreleased: Unreleased,
+    /// Of a PUBLISH that streams and of which the topic is not there yet.
+    pub(crate) peeked: Option<Peek>,
     /// An answer of the broker is due, to know what it has done.
     pub(crate) wants_answer: bool,
     /// Raised when the broker could not write all it wanted.
@@ -193,6 +219,7 @@ impl Connection {
             policy: Barrier::default(),
             has_control_topic: false,
             unreleased: Unreleased::default(),
+            peeked: None,
             wants_answer: false,
             backlog: Barrier::default(),
             requests: VecDeque::new(),

@@ -76,13 +76,15 @@ impl Core {
                     }
                 }
                 Piece::Start { header, bytes, is_last } => {
-                    self.client_streams(conn, &header, bytes);
+                    self.client_streams(conn, &header);
+                    self.peek_on(conn, bytes);
                     self.forward_to_broker(conn, bytes, !is_last);
                     if is_last {
                         self.ask_for_answers(conn);
                     }
                 }
                 Piece::Part { bytes, is_last } => {
+                    self.peek_on(conn, bytes);
                     self.forward_to_broker(conn, bytes, !is_last);
                     if is_last {
                         self.ask_for_answers(conn);
@@ -149,8 +151,8 @@ impl Core {
         }
     }
 
-    /// A packet that is not held starts with these bytes.
-    fn client_streams(&mut self, conn: ConnId, header: &FixedHeader, bytes: &[u8]) {
+    /// A packet that is not held starts.
+    fn client_streams(&mut self, conn: ConnId, header: &FixedHeader) {
         self.ping_if_due(conn);
         let Some(connection) = self.connections.get(conn) else { return };
         let is_over = matches!(connection.phase, Phase::Refused | Phase::Left);
@@ -159,7 +161,7 @@ impl Core {
                 let facts = self.facts(connection);
                 let reason = rule_out(&facts, header, &self.config.limits);
                 if !is_over {
-                    self.note_unread_publish(conn, header, bytes);
+                    self.peek(conn, header);
                 }
                 if let Some(connection) = self.connections.get_mut(conn) {
                     connection.aliases.forget();

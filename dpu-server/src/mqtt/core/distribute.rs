@@ -121,7 +121,8 @@ impl Core {
     /// Passes a PUBLISH to the broker, for this reason.
     fn pass(&mut self, conn: ConnId, publish: &Publish<'_>, bytes: &[u8], reason: Reason) {
         self.counters.publishes_broker[reason as usize] += 1;
-        self.note_publish(conn, publish);
+        let qos = bytes[0] >> 1 & 0x03;
+        self.note_publish(conn, publish, qos);
         self.forward_to_broker(conn, bytes, false);
         if let Some(publisher) = self.connections.get_mut(conn) {
             publisher.slow_publisher.raise();

@@ -13,12 +13,12 @@ use std::time::Instant;
 
 use super::super::ConnId;
 use super::super::config::PUBLISH_HEADER_BYTES_MAX;
-use super::super::connection::{Connection, Phase};
+use super::super::connection::{Connection, Peek, Phase};
 use super::super::framer::Handling;
 use super::super::observe::{
-    Content, Digest, Expected, Interference, Observer, Outcome, Purpose, Size, Window,
+    Content, Expected, Interference, Observer, Outcome, Purpose, Says, Size, Window,
 };
-use super::super::packet::{FixedHeader, Publish, Variant, Version, Will};
+use super::super::packet::{FixedHeader, Publish, Reader, Variant, Version, Will};
 use super::super::ping::PingSeq;
 use super::super::routes::{Route, Target};
 use super::Core;
@@ -37,52 +37,60 @@ impl Core {
     }
 
     /// A PUBLISH goes to the broker. A Topic Alias that is known has been resolved.
-    pub(super) fn note_publish(&mut self, conn: ConnId, publish: &Publish<'_>) {
+    pub(super) fn note_publish(&mut self, conn: ConnId, publish: &Publish<'_>, qos: u8) {
         let Some(observer) = &self.observer else { return };
         let Some(connection) = self.connections.get(conn) else { return };
         let topic = publish.topic.as_bytes();
         let (says, may_control) = match topic {
-            [] => (None, connection.has_control_topic),
-            _ => (Some(observer.content(topic, publish.payload)), topic.starts_with(CONTROL)),
+            [] => (Says::Anything, connection.has_control_topic),
+            _ => {
+                let content = observer.content(topic, publish.payload);
+                (Says::This(content), topic.starts_with(CONTROL))
+            }
         };
-        self.note(conn, publish.packet_id, says, may_control);
+        self.note(conn, publish.packet_id.filter(|_| qos == 2), says, may_control);
     }
 
-    /// A PUBLISH goes to the broker of which these bytes are the first.
-    pub(super) fn note_unread_publish(&mut self, conn: ConnId, header: &FixedHeader, bytes: &[u8]) {
-        if self.observer.is_none() {
-            return;
+    /// A PUBLISH that is not held goes to the broker: it is looked at as far as its topic and packet identifier.
+    pub(super) fn peek(&mut self, conn: ConnId, header: &FixedHeader) {
+        let is_observing = self.observer.is_some();
+        if let Some(connection) = self.connections.get_mut(conn).filter(|_| is_observing) {
+            connection.peeked = Some(Peek { header: *header, bytes: Vec::new() });
         }
+    }
+
+    /// More bytes of a packet that is not held.
+    pub(super) fn peek_on(&mut self, conn: ConnId, bytes: &[u8]) {
+        let Some(connection) = self.connections.get_mut(conn) else { return };
+        let Some(peek) = &mut connection.peeked else { return };
+        if peek.take(bytes) {
+            let Some(Peek { header, bytes }) = connection.peeked.take() else { return };
+            self.note_unread(conn, &header, &bytes);
+        }
+    }
+
+    /// A PUBLISH goes to the broker of which these bytes are the first. It is longer than them.
+    fn note_unread(&mut self, conn: ConnId, header: &FixedHeader, bytes: &[u8]) {
         let Some(connection) = self.connections.get(conn) else { return };
-        let body = bytes.get(header.header_bytes..).unwrap_or_default();
-        let content = Content::read(connection.version, header.qos(), body);
-        // Its topic may be cut off, or an alias for any.
-        let may_control = match content {
-            Some(content) if content.topic.is_empty() => connection.has_control_topic,
-            Some(content) => content.topic.starts_with(CONTROL),
-            None => body.get(2).is_none_or(|&first| first == CONTROL[0]),
+        let mut reader = Reader::new(&bytes[header.header_bytes..]);
+        let topic_bytes = reader.u16().unwrap_or(0);
+        let may_control = match topic_bytes {
+            0 => connection.has_control_topic,
+            _ => reader.starts_with(CONTROL),
         };
-        let packet_id = content.and_then(|content| content.packet_id);
-        // In version 3 nothing of this length can say what a watched PUBLISH says, which is shorter.
-        let is_harmless = connection.version != Version::V5 && !may_control;
-        if !is_harmless {
-            self.note(conn, packet_id, None, may_control);
-        }
+        let packet_id = reader.take(topic_bytes.into()).and_then(|_| reader.packet_id());
+        // In version 3 nothing of this length says what a watched PUBLISH could say, which is shorter.
+        let says = if connection.version == Version::V5 { Says::Anything } else { Says::Nothing };
+        self.note(conn, packet_id.ok().filter(|_| header.qos() == 2), says, may_control);
     }
 
-    /// Something goes to the broker that says this (`None`: nobody knows what).
-    fn note(
-        &mut self,
-        conn: ConnId,
-        packet_id: Option<u16>,
-        says: Option<Digest>,
-        may_control: bool,
-    ) {
+    /// Something goes to the broker that says this. `qos2`: it may be delivered only when this packet identifier is released.
+    fn note(&mut self, conn: ConnId, qos2: Option<u16>, says: Says, may_control: bool) {
         let Some(observer) = &mut self.observer else { return };
         let Some(connection) = self.connections.get_mut(conn) else { return };
         connection.has_control_topic |= may_control;
         connection.wants_answer |= observer.note(conn, connection.pings.last_request(), says);
-        if let Some(id) = packet_id {
+        if let Some(id) = qos2 {
             connection.unreleased.insert(id, says, may_control);
         }
         if may_control {
@@ -94,7 +102,7 @@ impl Core {
     pub(super) fn note_release(&mut self, conn: ConnId, packet_id: Option<u16>) {
         let Some(connection) = self.connections.get_mut(conn) else { return };
         let known = packet_id.and_then(|id| connection.unreleased.remove(id));
-        let (says, may_control) = known.unwrap_or((None, true));
+        let (says, may_control) = known.unwrap_or((Says::Anything, true));
         self.note(conn, None, says, may_control);
     }
 

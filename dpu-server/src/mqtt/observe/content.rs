@@ -10,8 +10,6 @@ use super::super::packet::{Reader, Version};
 pub(crate) struct Content<'a> {
     /// Empty where a Topic Alias stands for it.
     pub(crate) topic: &'a [u8],
-    /// Only with QoS 1 and 2.
-    pub(crate) packet_id: Option<u16>,
     pub(crate) payload: &'a [u8],
 }
 
@@ -20,12 +18,15 @@ impl<'a> Content<'a> {
     pub(crate) fn read(version: Version, qos: u8, body: &'a [u8]) -> Option<Self> {
         let mut reader = Reader::new(body);
         let topic = reader.binary().ok()?;
-        let packet_id = if qos > 0 { Some(reader.u16().ok()?) } else { None };
+        if qos > 0 {
+            // The packet identifier.
+            reader.u16().ok()?;
+        }
         if version == Version::V5 {
             let bytes = reader.variable_byte_integer().ok()?;
             reader.take(bytes as usize).ok()?;
         }
-        Some(Self { topic, packet_id, payload: reader.rest() })
+        Some(Self { topic, payload: reader.rest() })
     }
 }
 
@@ -36,9 +37,9 @@ mod tests {
     #[test]
     fn topic_and_payload_are_found_behind_identifier_and_properties() {
         let v3 = Content::read(Version::V311, 0, b"\x00\x01tx").unwrap();
-        assert_eq!((v3.topic, v3.packet_id, v3.payload), (&b"t"[..], None, &b"x"[..]));
+        assert_eq!((v3.topic, v3.payload), (&b"t"[..], &b"x"[..]));
         let v5 = Content::read(Version::V5, 2, b"\x00\x01t\x00\x07\x02\x01\x01x").unwrap();
-        assert_eq!((v5.topic, v5.packet_id, v5.payload), (&b"t"[..], Some(7), &b"x"[..]));
+        assert_eq!((v5.topic, v5.payload), (&b"t"[..], &b"x"[..]));
     }
 
     #[test]

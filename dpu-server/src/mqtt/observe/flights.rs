@@ -29,6 +29,17 @@ const DELAYED_MAX: usize = 100_000;
 /// Stands for what was not read.
 const ANYTHING: Digest = 0;
 
+/// What something on its way says, as far as copies of it could be taken for another's.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Says {
+    /// Nothing a watched PUBLISH could say.
+    Nothing,
+    /// This, as a digest.
+    This(Digest),
+    /// It was not read.
+    Anything,
+}
+
 /// Something on its way.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
@@ -75,10 +86,14 @@ pub(crate) struct Flights {
 }
 
 impl Flights {
-    /// The broker is given something that says this (`None`: nobody knows) behind the request `after` on its connection. True: it is
-    /// time for the next request.
-    pub(crate) fn note(&mut self, conn: ConnId, after: PingSeq, content: Option<Digest>) -> bool {
-        let content = content.unwrap_or(ANYTHING);
+    /// The broker is given something that says this behind the request `after` on its connection. True: it is time for the next
+    /// request.
+    pub(crate) fn note(&mut self, conn: ConnId, after: PingSeq, says: Says) -> bool {
+        let content = match says {
+            Says::Nothing => return false,
+            Says::This(content) => content,
+            Says::Anything => ANYTHING,
+        };
         let flights = self.by_conn.entry(conn).or_default();
         if flights.len() >= FLIGHTS_MAX {
             for flight in flights.drain(..) {
@@ -223,8 +238,8 @@ mod tests {
     #[test]
     fn what_is_on_its_way_interferes_with_its_like_until_a_later_request_is_answered() {
         let mut flights = Flights::default();
-        flights.note(A, 3, Some(7));
-        flights.note(B, 0, Some(8));
+        flights.note(A, 3, Says::This(7));
+        flights.note(B, 0, Says::This(8));
         assert_eq!(flights.interference(7), flying(&[A]));
         assert_eq!(flights.interference(9), None);
         flights.settle(A, 3);
@@ -237,8 +252,8 @@ mod tests {
     #[test]
     fn what_was_not_read_interferes_with_everything() {
         let mut flights = Flights::default();
-        flights.note(A, 0, None);
-        flights.note(A, 2, None);
+        flights.note(A, 0, Says::Anything);
+        flights.note(A, 2, Says::Anything);
         assert_eq!(flights.interference(1), flying(&[A]));
         flights.settle(A, 2);
         assert_eq!(flights.interference(1), flying(&[A]));
@@ -251,7 +266,7 @@ mod tests {
         let mut flights = Flights::default();
         let mut asked_for = Vec::new();
         for content in 1..=FLIGHTS_MAX + 1 {
-            if flights.note(A, 0, Some(content as Digest)) {
+            if flights.note(A, 0, Says::This(content as Digest)) {
                 asked_for.push(content);
             }
         }
@@ -264,7 +279,7 @@ mod tests {
     #[test]
     fn what_an_ended_connection_left_is_settled_by_any_later_request() {
         let mut flights = Flights::default();
-        flights.note(A, 0, Some(7));
+        flights.note(A, 0, Says::This(7));
         flights.note_request(B, 1);
         flights.close(A);
         assert_eq!(flights.interference(7), flying(&[]));

@@ -40,9 +40,9 @@ use super::ping::PingSeq;
 use super::routes::Route;
 use acquaintances::Acquaintances;
 pub(crate) use content::Content;
-pub(crate) use digest::Digest;
+use digest::Digest;
 use digest::Keys;
-pub(crate) use flights::{Flights, Interference};
+pub(crate) use flights::{Flights, Interference, Says};
 use knowledge::Knowledge;
 pub(crate) use window::{Expected, Message, Outcome, Purpose, Size, Window};
 
@@ -229,13 +229,16 @@ impl Observer {
         }
     }
 
-    /// Something that says this (`None`: nobody knows what) goes to the broker behind the request `after`. True: it is time for the
-    /// next request.
-    pub(crate) fn note(&mut self, conn: ConnId, after: PingSeq, content: Option<Digest>) -> bool {
+    /// Something that says this goes to the broker behind the request `after`. True: it is time for the next request.
+    pub(crate) fn note(&mut self, conn: ConnId, after: PingSeq, says: Says) -> bool {
         for (_, Open { window, .. }) in &mut self.windows {
-            window.is_void |= content.is_none_or(|content| content == window.message.content);
+            window.is_void |= match says {
+                Says::Nothing => false,
+                Says::This(content) => content == window.message.content,
+                Says::Anything => true,
+            };
         }
-        self.flights.note(conn, after, content)
+        self.flights.note(conn, after, says)
     }
 
     /// Anything may have made the copies that are seen now.

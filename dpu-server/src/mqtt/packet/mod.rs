@@ -111,6 +111,10 @@ impl<'a> Reader<'a> {
         self.0.len()
     }
 
+    pub(crate) fn starts_with(&self, bytes: &[u8]) -> bool {
+        self.0.starts_with(bytes)
+    }
+
     /// Everything that is left, which may be nothing.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)

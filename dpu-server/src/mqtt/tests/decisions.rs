@@ -240,6 +240,8 @@ fn every_reason_is_reached_by_a_test() {
         include_str!("barriers.rs"),
         include_str!("policy.rs"),
         include_str!("observe.rs"),
+        include_str!("epochs.rs"),
+        include_str!("watching.rs"),
     ];
     for reason in Reason::ALL {
         let call = format!(", Reason::{reason:?}, ");

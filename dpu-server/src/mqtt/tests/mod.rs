@@ -3,11 +3,14 @@
 mod arrivals;
 mod barriers;
 mod decisions;
+mod epochs;
 mod observe;
 mod options;
 mod packets;
+mod permissions;
 mod policy;
 mod scene;
 mod sessions;
 mod simulation;
 mod streams;
+mod watching;

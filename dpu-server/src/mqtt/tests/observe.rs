@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use super::packets::*;
 use super::scene::Scene;
-use crate::mqtt::{ConnId, CoreConfig, Limits, Mode, Reason, Trust};
+use crate::mqtt::{ConnId, CoreConfig, Reason};
 
 /// Windows in which somebody must be missed to be left out.
-const MISSES: usize = 3;
+pub(super) const MISSES: usize = 3;
 
-fn observing() -> Scene {
+pub(super) fn observing() -> Scene {
     Scene::with_config(CoreConfig::default())
 }
 
 /// A publisher whose first PUBLISH on `t` has gone by, and two subscribers.
-fn plain() -> (Scene, ConnId, [ConnId; 2]) {
+pub(super) fn plain() -> (Scene, ConnId, [ConnId; 2]) {
     let mut scene = observing();
     let subscribers = [scene.subscriber("a", "t"), scene.subscriber("b", "t")];
     let publisher = scene.connect(v311("p"));
@@ -25,20 +25,20 @@ fn plain() -> (Scene, ConnId, [ConnId; 2]) {
 
 /// The first PUBLISH on a topic: nothing is asked behind it.
 #[track_caller]
-fn first(scene: &mut Scene, publisher: ConnId, topic: &str) {
+pub(super) fn first(scene: &mut Scene, publisher: ConnId, topic: &str) {
     let behind = scene.broker_takes(publisher, Reason::Unobserved, publish(topic, "first"));
     assert_eq!(behind, []);
 }
 
 /// A PUBLISH that is watched. What the broker makes of it is the caller's.
 #[track_caller]
-fn probe(scene: &mut Scene, publisher: ConnId, packet: &[u8]) {
+pub(super) fn probe(scene: &mut Scene, publisher: ConnId, packet: &[u8]) {
     assert_eq!(scene.broker_takes(publisher, Reason::Probe, packet), PINGREQ);
 }
 
 /// The broker sends these a copy, and the answer to the publisher.
 #[track_caller]
-fn serve(scene: &mut Scene, publisher: ConnId, subscribers: &[ConnId], packet: &[u8]) {
+pub(super) fn serve(scene: &mut Scene, publisher: ConnId, subscribers: &[ConnId], packet: &[u8]) {
     for &subscriber in subscribers {
         scene.broker(subscriber, packet);
         assert_eq!(scene.client_gets(subscriber), packet);
@@ -48,14 +48,14 @@ fn serve(scene: &mut Scene, publisher: ConnId, subscribers: &[ConnId], packet: &
 
 /// The broker answers the card on this connection.
 #[track_caller]
-fn answer(scene: &mut Scene, publisher: ConnId) {
+pub(super) fn answer(scene: &mut Scene, publisher: ConnId) {
     scene.broker(publisher, PINGRESP);
     assert_eq!(scene.client_gets(publisher), []);
 }
 
 /// Teaches the card that all of these are served.
 #[track_caller]
-fn teach(scene: &mut Scene, publisher: ConnId, subscribers: &[ConnId], topic: &str) {
+pub(super) fn teach(scene: &mut Scene, publisher: ConnId, subscribers: &[ConnId], topic: &str) {
     let packet = publish(topic, "probe");
     probe(scene, publisher, &packet);
     serve(scene, publisher, subscribers, &packet);
@@ -264,6 +264,8 @@ fn large_messages_of_version_3_say_nothing_a_watched_one_could() {
     let (mut scene, publisher, both) = plain();
     let other = scene.connect(v311("o"));
     scene.client(other, publish_qos1("t", 1, &"x".repeat(100_000)));
+    scene.client(other, publish_qos2("t", 2, &"x".repeat(100_000)));
+    scene.client(other, pubrel(2));
     teach(&mut scene, publisher, &both, "t");
     scene.card_takes(publisher, publish("t", "1"));
 }
@@ -420,249 +422,4 @@ fn a_subscription_that_was_renewed_is_another_one() {
     scene.subscribe(both[0], "t");
     teach(&mut scene, publisher, &both, "t");
     scene.card_takes(publisher, publish("t", "1"));
-}
-
-// (e)
-
-#[test]
-fn a_change_of_policy_ends_everything_and_makes_open_windows_void() {
-    let (mut scene, publisher, both) = plain();
-    teach(&mut scene, publisher, &both, "t");
-    scene.core.handle_policy_change();
-    probe(&mut scene, publisher, &publish("t", "1"));
-    scene.core.handle_policy_change();
-    serve(&mut scene, publisher, &both, &publish("t", "1"));
-    teach(&mut scene, publisher, &both, "t");
-    scene.card_takes(publisher, publish("t", "2"));
-}
-
-#[test]
-fn while_the_broker_is_told_of_a_change_nothing_is_known() {
-    let (mut scene, publisher, both) = plain();
-    let admin = scene.connect(v311("admin"));
-    teach(&mut scene, publisher, &both, "t");
-    for packet in [publish("$CONTROL/x", "1"), publish_qos1("$CONTROL/x", 1, "2")] {
-        let before = scene.core.counters().policy_changes;
-        scene.client(admin, &packet);
-        assert_eq!(scene.core.counters().policy_changes, before + 1);
-        assert_eq!(scene.broker_gets(admin), [packet, PINGREQ.to_vec()].concat());
-        scene.broker_takes(publisher, Reason::PolicyUnsettled, publish("t", "1"));
-        answer(&mut scene, admin);
-        teach(&mut scene, publisher, &both, "t");
-    }
-}
-
-#[test]
-fn a_change_that_is_told_with_qos_2_is_under_way_again_when_it_is_released() {
-    let (mut scene, publisher, both) = plain();
-    let admin = scene.connect(v311("admin"));
-    teach(&mut scene, publisher, &both, "t");
-    scene.client(admin, publish_qos2("$CONTROL/x", 1, "2"));
-    answer(&mut scene, admin);
-    teach(&mut scene, publisher, &both, "t");
-    scene.client(admin, pubrel(1));
-    scene.broker_takes(publisher, Reason::PolicyUnsettled, publish("t", "1"));
-    answer(&mut scene, admin);
-    teach(&mut scene, publisher, &both, "t");
-    // The release of anything else is no change.
-    scene.client(admin, publish_qos2("u", 2, "2"));
-    scene.client(admin, pubrel(2));
-    scene.card_takes(publisher, publish("t", "2"));
-}
-
-#[test]
-fn while_somebody_proves_its_identity_anew_nothing_is_known() {
-    let mut scene = observing();
-    let subscriber = scene.connect(v5("s"));
-    scene.subscribe_v5(subscriber, &[], "t", 0);
-    let publisher = scene.connect(v5("p"));
-    let packet = publish_v5("t", &[], "1");
-    scene.broker_takes(publisher, Reason::Unobserved, publish_v5("t", &[], "0"));
-    probe(&mut scene, publisher, &packet);
-    serve(&mut scene, publisher, &[subscriber], &packet);
-    scene.card_takes(publisher, &packet);
-    scene.client(subscriber, packet_auth(0x19));
-    scene.broker_takes(publisher, Reason::PolicyUnsettled, &packet);
-    scene.broker(subscriber, packet_auth(0));
-    let other = publish_v5("t", &[], "2");
-    assert_eq!(scene.broker_takes(publisher, Reason::Probe, &other), PINGREQ);
-    answer(&mut scene, publisher);
-    // One that never finishes is no obstacle once it is gone.
-    scene.client(subscriber, packet_auth(0x19));
-    scene.close(subscriber);
-    scene.subscriber("other", "t");
-    probe(&mut scene, publisher, &publish_v5("t", &[], "3"));
-}
-
-fn packet_auth(code: u8) -> Vec<u8> {
-    packet(0xF0, &[code, 0])
-}
-
-#[test]
-fn while_a_client_of_the_publishers_name_connects_nothing_of_it_is_known() {
-    let (mut scene, publisher, both) = plain();
-    teach(&mut scene, publisher, &both, "t");
-    let rival = scene.knock(v311("p"));
-    scene.broker_takes(publisher, Reason::PolicyUnsettled, publish("t", "1"));
-    scene.broker(rival, connack(4, false, 5, &[]));
-    answer_if_asked(&mut scene, publisher);
-    scene.broker_takes(publisher, Reason::BarrierOut, publish("t", "2"));
-}
-
-fn answer_if_asked(scene: &mut Scene, conn: ConnId) {
-    if scene.broker_gets(conn).ends_with(&PINGREQ) {
-        answer(scene, conn);
-    }
-}
-
-#[test]
-fn what_was_learned_counts_for_a_while_and_where_changes_are_reported_until_one_is() {
-    let (mut scene, publisher, both) = plain();
-    teach(&mut scene, publisher, &both, "t");
-    scene.sleep(Duration::from_millis(4_999));
-    scene.card_takes(publisher, publish("t", "1"));
-    scene.sleep(Duration::from_millis(1));
-    scene.broker_gets(publisher);
-    both.iter().for_each(|&conn| drop(scene.client_gets(conn)));
-    teach(&mut scene, publisher, &both, "t");
-    scene.core.handle_policy_watched();
-    scene.sleep(Duration::from_secs(86_400));
-    scene.card_takes(publisher, publish("t", "2"));
-}
-
-// (g)
-
-#[test]
-fn a_topic_is_watched_from_its_second_publish_on() {
-    let mut scene = observing();
-    let subscriber = scene.subscriber("s", "#");
-    let publisher = scene.connect(v311("p"));
-    for topic in ["a", "b", "c"] {
-        first(&mut scene, publisher, topic);
-    }
-    teach(&mut scene, publisher, &[subscriber], "b");
-    scene.card_takes(publisher, publish("b", "1"));
-}
-
-#[test]
-fn what_comes_behind_a_watched_message_waits_for_the_answer() {
-    let (mut scene, publisher, both) = plain();
-    let packet = publish("t", "probe");
-    probe(&mut scene, publisher, &packet);
-    let behind = [publish("t", "1"), subscribe(9, &["u"]), publish("t", "2")].concat();
-    behind.chunks(5).for_each(|part| scene.client(publisher, part));
-    scene.assert_quiet(publisher);
-    serve(&mut scene, publisher, &both, &packet);
-    for conn in both {
-        assert_eq!(scene.client_gets(conn), [publish("t", "1"), publish("t", "2")].concat());
-    }
-    assert_eq!(scene.broker_gets(publisher), [subscribe(9, &["u"]), PINGREQ.to_vec()].concat());
-    assert_eq!(scene.core.counters().publishes_held, 1);
-}
-
-#[test]
-fn it_waits_no_longer_than_a_moment() {
-    let (mut scene, publisher, both) = plain();
-    let packet = publish("t", "probe");
-    probe(&mut scene, publisher, &packet);
-    scene.client(publisher, publish("t", "1"));
-    scene.client(publisher, publish("t", "2"));
-    assert_eq!(scene.core.next_deadline(), Some(scene.now + Duration::from_millis(20)));
-    scene.sleep(Duration::from_millis(19));
-    scene.assert_quiet(publisher);
-    scene.sleep(Duration::from_millis(1));
-    assert_eq!(scene.broker_gets(publisher), [publish("t", "1"), publish("t", "2")].concat());
-    assert_eq!(scene.core.counters().broker(Reason::BarrierOut), 2);
-    // And is not waited for again.
-    scene.client(publisher, publish("t", "3"));
-    assert_eq!(scene.broker_gets(publisher), publish("t", "3"));
-    serve(&mut scene, publisher, &both, &packet);
-}
-
-#[test]
-fn what_waits_goes_to_the_broker_when_the_client_is_gone_or_says_too_much() {
-    let (mut scene, publisher, _) = plain();
-    probe(&mut scene, publisher, &publish("t", "probe"));
-    scene.client(publisher, publish("t", "1"));
-    scene.core.handle_client_gone(publisher, scene.now);
-    assert_eq!(scene.broker_gets(publisher), publish("t", "1"));
-    let (mut scene, publisher, _) = plain();
-    probe(&mut scene, publisher, &publish("t", "probe"));
-    scene.client(publisher, publish("t", "1"));
-    let much = publish_qos1("t", 1, &"x".repeat(300_000));
-    scene.client(publisher, &much);
-    assert_eq!(scene.broker_gets(publisher), [publish("t", "1"), much].concat());
-}
-
-// Order and shadow
-
-#[test]
-fn no_message_overtakes_one_that_went_through_the_broker() {
-    let (mut scene, publisher, both) = plain();
-    teach(&mut scene, publisher, &both, "t");
-    scene.client(publisher, publish_qos1("t", 1, "slow"));
-    scene.broker_gets(publisher);
-    assert_eq!(scene.broker_takes(publisher, Reason::BarrierOut, publish("t", "1")), PINGREQ);
-    answer(&mut scene, publisher);
-    scene.card_takes(publisher, publish("t", "2"));
-}
-
-#[test]
-fn in_shadow_the_broker_distributes_and_what_differs_is_counted() {
-    let config = CoreConfig { trust: Trust::Suback, mode: Mode::Shadow, ..CoreConfig::default() };
-    let mut scene = Scene::with_config(config);
-    let (a, b) = (scene.subscriber("a", "t"), scene.subscriber("b", "t"));
-    let publisher = scene.connect(v311("p"));
-    for (payload, served) in [("1", &[a, b][..]), ("2", &[a]), ("3", &[])] {
-        let packet = publish("t", payload);
-        assert_eq!(scene.broker_takes(publisher, Reason::Shadow, &packet), PINGREQ);
-        serve(&mut scene, publisher, served, &packet);
-    }
-    let counters = scene.core.counters();
-    assert_eq!((counters.shadow_same, counters.shadow_different), (1, 2));
-    assert_eq!(counters.publishes_card, 0);
-    scene.client(publisher, publish("t", "4"));
-    scene.core.handle_broker_blocked(a);
-    answer(&mut scene, publisher);
-    assert_eq!(scene.core.counters().shadow_unproven, 1);
-}
-
-#[test]
-fn in_shadow_who_is_left_out_is_compared_too() {
-    let mut scene = Scene::with_config(CoreConfig { mode: Mode::Shadow, ..CoreConfig::default() });
-    let (a, b) = (scene.subscriber("a", "t"), scene.subscriber("b", "t"));
-    let publisher = scene.connect(v311("p"));
-    first(&mut scene, publisher, "t");
-    for number in 0..MISSES {
-        let packet = publish("t", &number.to_string());
-        probe(&mut scene, publisher, &packet);
-        serve(&mut scene, publisher, &[a], &packet);
-    }
-    for (payload, served) in [("x", &[a][..]), ("y", &[a, b])] {
-        let packet = publish("t", payload);
-        scene.broker_takes(publisher, Reason::Shadow, &packet);
-        serve(&mut scene, publisher, served, &packet);
-    }
-    let counters = scene.core.counters();
-    assert_eq!((counters.shadow_same, counters.shadow_different), (1, 1));
-}
-
-#[test]
-fn with_many_publishers_and_topics_everything_stays_bounded() {
-    let mut scene = Scene::with_config(CoreConfig {
-        limits: Limits { routes_max: 8, ..Limits::default() },
-        ..CoreConfig::default()
-    });
-    let subscriber = scene.subscriber("s", "#");
-    let publisher = scene.connect(v311("p"));
-    for topic in 0..300 {
-        let topic = format!("t{topic}");
-        first(&mut scene, publisher, &topic);
-        scene.client(publisher, publish(&topic, "probe"));
-        scene.broker_gets(publisher);
-    }
-    let counters = scene.core.counters();
-    assert_eq!(counters.broker(Reason::Probe), 256);
-    assert_eq!(counters.broker(Reason::Ambiguous), 44);
-    scene.client_gets(subscriber);
 }

@@ -1,14 +1,14 @@
 //! Random afternoons: whatever happens, bytes are kept, and every subscriber sees each publisher's messages once and in
 //! order.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use proptest::prelude::*;
 
 use super::packets::*;
 use super::scene::Scene;
 use crate::mqtt::framer::{Framer, Handling, Piece};
-use crate::mqtt::{ConnId, CoreConfig, PacketType};
+use crate::mqtt::{ConnId, CoreConfig, PacketType, Reason, Trust};
 
 /// Valid packets of all kinds and versions, and some that are not.
 fn client_packet() -> impl Strategy<Value = Vec<u8>> {
@@ -70,6 +70,10 @@ enum Event {
     BrokerGone(usize),
     Reopen(usize),
     Sleep(u16),
+}
+
+fn trust() -> impl Strategy<Value = Trust> {
+    prop::sample::select(vec![Trust::Suback, Trust::Observed])
 }
 
 const CONNECTIONS: usize = 3;
@@ -160,9 +164,9 @@ proptest! {
 
     #[test]
     fn any_split_of_the_streams_gives_the_same_output(
-        events in events(), is_late: bool, cut in 1..20_usize,
+        events in events(), is_late: bool, cut in 1..20_usize, trust in trust(),
     ) {
-        let config = CoreConfig { trust: crate::mqtt::Trust::Suback, ..CoreConfig::default() };
+        let config = CoreConfig { trust, ..CoreConfig::default() };
         let (whole, whole_lives) = play(config.clone(), is_late, &events, usize::MAX);
         let (split, split_lives) = play(config, is_late, &events, cut);
         for (whole, split) in whole_lives.iter().zip(&split_lives) {
@@ -173,8 +177,10 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_left_when_everybody_is_gone(events in events(), is_late: bool) {
-        let config = CoreConfig { trust: crate::mqtt::Trust::Suback, ..CoreConfig::default() };
+    fn nothing_is_left_when_everybody_is_gone(
+        events in events(), is_late: bool, trust in trust(),
+    ) {
+        let config = CoreConfig { trust, ..CoreConfig::default() };
         let (mut scene, _) = play(config, is_late, &events, usize::MAX);
         prop_assert_eq!(scene.core.counters().connections, 0);
         // Persistent sessions end when their clients come back clean.
@@ -186,14 +192,21 @@ proptest! {
         }
         prop_assert_eq!(scene.core.counters().sessions, 0);
         prop_assert_eq!(scene.core.counters().subscriptions, 0);
-        prop_assert_eq!(scene.core.status().slow_reason, None);
+        prop_assert_eq!(scene.core.counters().learned, 0);
+        let is_untrusted = is_late && trust == Trust::Observed;
+        let reason = is_untrusted.then_some(Reason::TrustNotEstablished);
+        prop_assert_eq!(scene.core.status().slow_reason, reason);
         while scene.core.poll_dirty().is_some() {}
     }
 }
 
 /// A broker as single-minded as mosquitto: reads one connection at a time, acts, writes.
 #[derive(Default)]
-struct Broker {
+pub(super) struct Broker {
+    /// Who may not publish on a topic, and who is not given what is published there. Everybody else may.
+    pub(super) denied: BTreeSet<(Deed, ConnId, String)>,
+    /// Topics, payloads and receivers of the copies it has made.
+    pub(super) copies: Vec<(ConnId, String, String)>,
     subscriptions: BTreeMap<ConnId, Vec<String>>,
     framers: BTreeMap<ConnId, Framer>,
     /// What could not be written to connections whose window is closed.
@@ -202,7 +215,18 @@ struct Broker {
     mailboxes: Option<BTreeMap<ConnId, VecDeque<Vec<u8>>>>,
 }
 
+/// What a policy allows or denies.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) enum Deed {
+    Write,
+    Read,
+}
+
 impl Broker {
+    pub(super) fn may(&self, deed: Deed, conn: ConnId, topic: &str) -> bool {
+        !self.denied.contains(&(deed, conn, topic.to_owned()))
+    }
+
     fn write(&mut self, scene: &mut Scene, conn: ConnId, bytes: impl AsRef<[u8]>) {
         match self.backlogs.get_mut(&conn) {
             Some(backlog) => {
@@ -213,12 +237,12 @@ impl Broker {
         }
     }
 
-    fn close_window(&mut self, conn: ConnId) {
+    pub(super) fn close_window(&mut self, conn: ConnId) {
         self.backlogs.entry(conn).or_default();
     }
 
     /// Opens a window, or lets so many bytes through a closed one.
-    fn let_through(&mut self, scene: &mut Scene, conn: ConnId, bytes_max: usize) {
+    pub(super) fn let_through(&mut self, scene: &mut Scene, conn: ConnId, bytes_max: usize) {
         let Some(mut backlog) = self.backlogs.remove(&conn) else { return };
         let rest = backlog.split_off(bytes_max.min(backlog.len()));
         scene.broker(conn, &backlog);
@@ -248,7 +272,7 @@ impl Broker {
     }
 
     /// Reads everything that waits on this connection and writes what comes of it.
-    fn serve(&mut self, scene: &mut Scene, conn: ConnId) {
+    pub(super) fn serve(&mut self, scene: &mut Scene, conn: ConnId) {
         let bytes = scene.broker_gets(conn);
         let mut input = &bytes[..];
         let mut framer = self.framers.remove(&conn).unwrap_or_default();
@@ -284,13 +308,16 @@ impl Broker {
                 let payload_at = if bytes[0] == 0x32 { 7 } else { 5 };
                 let payload = std::str::from_utf8(&bytes[payload_at..]).unwrap();
                 let topic = std::str::from_utf8(topic).unwrap();
+                let may_write = self.may(Deed::Write, conn, topic);
                 let receivers: Vec<_> = self
                     .subscriptions
                     .iter()
                     .filter(|(_, filters)| filters.iter().any(|f| f == topic || f == "#"))
                     .map(|(&conn, _)| conn)
+                    .filter(|&receiver| may_write && self.may(Deed::Read, receiver, topic))
                     .collect();
                 for receiver in receivers {
+                    self.copies.push((receiver, topic.to_owned(), payload.to_owned()));
                     self.send(scene, receiver, publish(topic, payload));
                 }
                 if bytes[0] == 0x32 {
