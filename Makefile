@@ -5,8 +5,12 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 RELEASE := target/release
 SECONDS_PER_TARGET ?= 60
+SEEDS ?= 500
+BROKER ?= mosquitto
+TRUST ?= suback observed
+export SEEDS BROKER TRUST
 
-.PHONY: help build demo test soak foreign check bench brokers schema loom fuzz sanitize deps install clean
+.PHONY: help build demo test oracle soak foreign check bench brokers schema loom fuzz sanitize deps install clean
 
 help: ## Lists these targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +29,9 @@ test: deps build ## Runs every test that fits 25 minutes on two cores.
 
 soak: deps build loom fuzz sanitize foreign ## The long runs: model checking, fuzzing, sanitizer, foreign suites, and the tests with 1,000 faults and 10,000 random programs.
 	MQTTSHIM_TEST_LONG=1 MQTTSHIM_FAULTS=1000 MQTTSHIM_PROGRAMS=10000 scripts/test.sh
+
+oracle: deps build ## Plays SEEDS random scenarios on BROKER alone and on us, for each TRUST, and compares what every client received.
+	scripts/oracle.sh
 
 foreign: build ## CPython's, tokio's and stress-ng's own tests, with and without the library, outcome by outcome.
 	scripts/foreign.sh

@@ -22,6 +22,8 @@ pub struct BrokerSetup<'a> {
     pub port: Option<u16>,
     /// More lines for its configuration.
     pub config: &'a str,
+    /// The command that runs mosquitto; empty: the installed one.
+    pub program: &'a [String],
     /// More variables.
     pub environment: &'a [(&'a str, &'a str)],
     /// Its name among the test's processes.
@@ -86,7 +88,17 @@ impl Broker {
             None => "plain-broker",
         });
         let config = folder.write(&format!("{name}.conf"), &config(port, setup.config));
-        let mut command = command(setup.session, port);
+        let mut command = match setup.program {
+            [] => command(setup.session, port),
+            [program, arguments @ ..] => {
+                let mut command = Command::new(program);
+                clear_environment(command.args(arguments));
+                if let Some(session) = setup.session {
+                    preload(&mut command, session, port);
+                }
+                command
+            }
+        };
         command.envs(setup.environment.iter().copied()).arg("-c").arg(&config);
         let process = Process::start(name, folder.path(), &mut command);
         Broker { process, port, config }

@@ -30,7 +30,7 @@ impl Card {
         Card::start_with(folder, &[])
     }
 
-    /// The same with `more` flags.
+    /// The same with `more` flags, which may ask for another trust.
     ///
     /// # Panics
     /// If it does not come up.
@@ -117,11 +117,19 @@ impl Card {
 }
 
 fn launch(folder: &Path, session: &Path, metrics_port: u16, more: &[String]) -> Process {
-    let mut command = Command::new(paths::built("dpu-server"));
+    let mut command = Command::new(program());
     clear_environment(&mut command);
-    command.args(["run", "--trust", "suback", "--session"]).arg(session);
+    command.arg("run").arg("--session").arg(session);
+    if !more.iter().any(|flag| flag == "--trust") {
+        command.args(["--trust", "suback"]);
+    }
     command.arg("--metrics").arg(format!("{}:{metrics_port}", Ipv4Addr::LOCALHOST)).args(more);
     Process::start("dpu-server", folder, &mut command)
+}
+
+/// The daemon: the one that was built, or one with a fault built in (see `scripts/oracle-mutations.sh`).
+fn program() -> PathBuf {
+    std::env::var_os("DPU_SERVER").map_or_else(|| paths::built("dpu-server"), PathBuf::from)
 }
 
 /// Takes out of the environment what would steer us.

@@ -53,6 +53,12 @@ impl Metrics {
         self.sum("mqttshim_publish_total", &["decision=\"broker\""])
     }
 
+    /// The lines of all series of `name`.
+    #[must_use]
+    pub fn text_of(&self, name: &str) -> String {
+        self.0.lines().filter(|line| line.starts_with(name)).collect::<Vec<_>>().join("\n")
+    }
+
     /// Every series that is not zero, for messages of failing tests.
     #[must_use]
     pub fn text(&self) -> String {

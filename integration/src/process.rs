@@ -58,8 +58,17 @@ impl Process {
     /// If that does not happen, or the process ends before.
     #[track_caller]
     pub fn await_log(&mut self, text: &str) {
+        self.await_log_within(wait::PATIENCE, text);
+    }
+
+    /// Waits until its log holds `text`, for at most `patience`.
+    ///
+    /// # Panics
+    /// If that does not happen, or the process ends before.
+    #[track_caller]
+    pub fn await_log_within(&mut self, patience: Duration, text: &str) {
         let what = format!("{} writes {text:?}", self.name);
-        wait::until(&what, || {
+        wait::until_within(patience, &what, || {
             if self.log().contains(text) {
                 return Some(());
             }

@@ -1,6 +1,6 @@
 //! Other unmodified programs: what they serve is the same with their sockets on the card.
 //!
-//! `brokers/NAME.sh PORT FOLDER [PREFIX…]` starts one of them. `scripts/brokers.sh` asks more of more of them, and measures.
+//! `scripts/brokers.sh` asks more of more of them, and measures.
 
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
@@ -10,38 +10,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use mqttshim_integration::{Card, Folder, Process, needs, paths, ports, wait};
+use mqttshim_integration::{Card, Folder, Process, Server, needs, paths};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// One program, alone or on the card.
-struct Server {
-    _process: Process,
-    port: u16,
-}
-
-impl Server {
-    #[track_caller]
-    fn start(folder: &Folder, name: &str, card: Option<&Card>) -> Server {
-        let role = if card.is_some() { "ours" } else { "alone" };
-        let port = ports::free();
-        let own = folder.join(role);
-        std::fs::create_dir(&own).unwrap();
-        let mut command = Command::new("bash");
-        command.arg(paths::own(&format!("brokers/{name}.sh"))).arg(port.to_string()).arg(own);
-        if let Some(card) = card {
-            command.arg(paths::built("mqttshim")).args(["run", "--fallback", "fail", "--listen"]);
-            command.arg(port.to_string()).arg("--session").arg(card.session()).arg("--");
-            command.env("MQTTSHIM_LOG", "info");
-        }
-        let mut process = Process::start(&format!("{name}-{role}"), folder.path(), &mut command);
-        if card.is_some() {
-            process.await_log("is served by the card");
-        }
-        wait::until("it answers", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok());
-        Server { _process: process, port }
-    }
-}
 
 /// What a script of `clients/` says of the broker at `port`.
 #[track_caller]
@@ -64,12 +35,12 @@ fn is_cached(path: &str) -> bool {
 #[track_caller]
 fn serves_the_same(name: &str, features: &[&str]) {
     let folder = Folder::new();
-    let alone = Server::start(&folder, name, None);
-    let expected = report(&folder, "crowd_client", alone.port, features);
+    let alone = Server::start(&folder, name, "alone", None);
+    let expected = report(&folder, "crowd_client", alone.port(), features);
     drop(alone);
     let card = Card::start(&folder);
-    let ours = Server::start(&folder, name, Some(&card));
-    let got = report(&folder, "crowd_client", ours.port, features);
+    let ours = Server::start(&folder, name, "ours", Some(card.session()));
+    let got = report(&folder, "crowd_client", ours.port(), features);
     assert_eq!(got, expected, "left: on the card; right: alone");
     assert_eq!(got.matches("\"ok\": true").count(), features.len(), "{got}");
     card.await_metrics("the card distributes", |it| it.by_card() >= 100.0);
@@ -132,9 +103,10 @@ fn redis_gives_back_what_it_was_given_through_us() {
     needs!("redis-server");
     let folder = Folder::new();
     let card = Card::start(&folder);
-    let ours = Server::start(&folder, "redis", Some(&card));
+    let ours = Server::start(&folder, "redis", "ours", Some(card.session()));
+    let port = ours.port();
     let clients: Vec<_> =
-        (0..4).map(|_| std::thread::spawn(move || keep_and_give_back(ours.port))).collect();
+        (0..4).map(|_| std::thread::spawn(move || keep_and_give_back(port))).collect();
     for client in clients {
         client.join().unwrap();
     }
@@ -157,11 +129,11 @@ fn nginx_and_its_forked_workers_serve_files_through_us() {
     needs!("nginx");
     let folder = Folder::new();
     let card = Card::start(&folder);
-    let ours = Server::start(&folder, "nginx", Some(&card));
+    let ours = Server::start(&folder, "nginx", "ours", Some(card.session()));
     for file in ["small", "large"] {
         let expected = std::fs::read(Path::join(&folder.join("ours/files"), file)).unwrap();
         for _ in 0..10 {
-            assert!(fetch(ours.port, file) == expected, "other bytes came back for {file}");
+            assert!(fetch(ours.port(), file) == expected, "other bytes came back for {file}");
         }
     }
 }

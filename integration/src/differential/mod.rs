@@ -10,22 +10,38 @@
 //! in `compare`. Everything follows from the seed but the timing. Bounds: a few dozen steps, a few hundred KiB between two
 //! barriers, once in twenty scenarios a flood of 6 MB.
 
+mod brand;
 mod compare;
+mod coverage;
 mod encode;
+mod filter;
 mod generate;
+mod model;
+mod oracle;
 mod peer;
 mod play;
+mod policy;
 mod record;
 mod rig;
 mod rng;
 mod scenario;
 mod shrink;
+mod side;
+mod terms;
+mod trap;
 
+pub use brand::Brand;
 pub use compare::compare;
+pub use coverage::Coverage;
 pub use generate::generate;
-pub use play::{Conversation, client_id, play};
+pub use model::{Walk, walk};
+pub use oracle::{Oracle, Summary};
+pub use play::{Conversation, client_id};
+pub use policy::{Policy, Rule, Verb};
 pub use record::{Event, Received};
-pub use rig::{Outcome, Rig, SCENARIOS_PER_RIG};
+pub use rig::{Outcome, Rig};
 pub use rng::Rng;
-pub use scenario::{Action, Cut, Group, Mark, Post, Scenario, Step, WILLS_FROM};
+pub use scenario::{Action, Change, Cut, Group, Mark, Post, Scenario, Step, WILLS_FROM};
 pub use shrink::shrink;
+pub use terms::{SCENARIOS_PER_RIG, Terms, Trust};
+pub use trap::{TRAPS, Trap};

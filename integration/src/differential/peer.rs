@@ -16,8 +16,8 @@ use std::time::Duration;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
 use super::encode::PINGREQ;
-use super::record::Event;
-use crate::mqtt::{Packet, Version, packet};
+use super::record::{self, Event};
+use crate::mqtt::{Message, Packet, Version, packet};
 
 /// Receive buffer of a client with a small window, in bytes; the kernel doubles it.
 const SMALL_WINDOW_BYTES: usize = 16 * 1024;
@@ -59,6 +59,8 @@ pub(super) struct Peer {
     out: VecDeque<Vec<u8>>,
     held: Vec<Vec<u8>>,
     next_id: u16,
+    /// Topics the broker gave aliases to.
+    aliases: HashMap<u16, String>,
     /// Group of the last message sent under each Packet Identifier.
     groups: HashMap<u16, usize>,
 }
@@ -94,8 +96,13 @@ impl Peer {
             out: VecDeque::new(),
             held: Vec::new(),
             next_id: 0,
+            aliases: HashMap::new(),
             groups: HashMap::new(),
         })
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.state != State::Closed
     }
 
     pub(super) fn stream(&self) -> Option<&TcpStream> {
@@ -198,7 +205,8 @@ impl Peer {
 
     fn handle(&mut self, arrived: Packet) {
         let (head, body) = match arrived {
-            Packet::Publish(message) => {
+            Packet::Publish(mut message) => {
+                self.resolve_alias(&mut message);
                 self.events.push(Event::from(&message));
                 match (message.qos, message.id) {
                     (1, Some(id)) => self.acknowledge(packet(0x40, &id.to_be_bytes())),
@@ -229,6 +237,17 @@ impl Peer {
             (5, [high, low, ..]) => self.queue(packet(0x62, &[*high, *low])),
             (6, [high, low, ..]) => self.acknowledge(packet(0x70, &[*high, *low])),
             _ => {}
+        }
+    }
+
+    /// Which messages the broker gives an alias, and which, is its choice (MQTT 5 §3.3.2.3.4): the topic is what counts.
+    fn resolve_alias(&mut self, message: &mut Message) {
+        let Some((alias, rest)) = record::split_alias(&message.properties) else { return };
+        message.properties = rest;
+        if message.topic.is_empty() {
+            message.topic = self.aliases.get(&alias).cloned().unwrap_or_default();
+        } else {
+            self.aliases.insert(alias, message.topic.clone());
         }
     }
 

@@ -11,21 +11,25 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::brand::Brand;
 use super::encode;
 use super::peer::{Ending, Peer, State};
 use super::record::Event;
 use super::rng::Rng;
-use super::scenario::{Action, Cut, Group, Scenario, Step};
+use super::scenario::{Action, Change, Cut, Group, Scenario, Step};
+use super::side::Side;
 use crate::mqtt::{Login, Version};
 use crate::wait;
 
 /// For anything awaited: far more than it takes.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long nothing may come from a broker whose PINGRESP proves little.
+const LULL: Duration = Duration::from_millis(15);
 /// Rounds of PINGREQs before a group counts as never quiet.
 const ROUNDS_MAX: usize = 100;
 /// One client in so many has a small window.
@@ -48,12 +52,13 @@ pub fn client_id(client: usize) -> String {
     format!("c{client:02}")
 }
 
-/// Plays `scenario` against the broker at `port`, which logs to `log`. One conversation a connection, in order.
-#[must_use]
-pub fn play(scenario: &Scenario, port: u16, log: &Path) -> Vec<Conversation> {
+/// Plays `scenario` against the broker of `side`. One conversation a connection, in order.
+pub(super) fn play(scenario: &Scenario, side: &mut Side) -> Vec<Conversation> {
     let mut player = Player {
-        port,
-        log: log.to_owned(),
+        port: side.port(),
+        log: side.log().cloned(),
+        brand: side.brand,
+        side,
         rng: Rng::new(scenario.seed),
         peers: Vec::new(),
         current: vec![None; scenario.clients],
@@ -73,9 +78,12 @@ pub fn play(scenario: &Scenario, port: u16, log: &Path) -> Vec<Conversation> {
         .collect()
 }
 
-struct Player {
+struct Player<'a> {
     port: u16,
-    log: PathBuf,
+    /// Where the broker says that it noticed a reset; `None`: it does not, and nobody resets.
+    log: Option<PathBuf>,
+    brand: Brand,
+    side: &'a mut Side,
     /// Cuts bytes into writes.
     rng: Rng,
     peers: Vec<Peer>,
@@ -87,9 +95,12 @@ struct Player {
     resets: Vec<usize>,
 }
 
-impl Player {
+impl Player<'_> {
     fn play(&mut self, group: &Group) {
         let log_bytes = self.log_bytes();
+        if let Some(change) = &group.change {
+            self.change(change);
+        }
         for step in &group.steps {
             self.begin(group, step);
         }
@@ -98,6 +109,41 @@ impl Player {
         self.await_quiet();
         for peer in self.peers.iter_mut().filter(|peer| peer.state == State::Closed) {
             peer.closed_in.get_or_insert(group.number);
+        }
+    }
+
+    fn change(&mut self, change: &Change) {
+        match change {
+            Change::Policy(policy) => self.side.set_policy(policy),
+            Change::Restart => {
+                for index in 0..self.peers.len() {
+                    let peer = &mut self.peers[index];
+                    // What waits for one that does not read is lost with its own end, or it would be seen on one side only.
+                    if peer.is_open() && (self.side.card.is_none() || peer.is_stalled) {
+                        self.reset(index);
+                    }
+                }
+                self.await_ends();
+                if self.side.card.is_some() {
+                    self.side.restart_card();
+                    let is_over = |peers: &[Peer]| peers.iter().all(|peer| !peer.is_open());
+                    self.pump(is_over);
+                }
+                for peer in self.peers.iter_mut().filter(|peer| peer.is_open()) {
+                    peer.give_up("the end of the card's connections");
+                }
+            }
+        }
+    }
+
+    fn reset(&mut self, index: usize) {
+        let peer = &mut self.peers[index];
+        peer.state = State::Leaving;
+        // A name the broker made up cannot be found in its log.
+        let is_seen = self.log.is_some() && !peer.is_anonymous;
+        peer.ending = Some(if is_seen { Ending::Reset } else { Ending::Shutdown });
+        if is_seen {
+            self.resets.push(index);
         }
     }
 
@@ -126,13 +172,7 @@ impl Player {
                 peer.state = State::Leaving;
                 peer.ending = Some(Ending::Shutdown);
             }
-            Action::Reset => {
-                peer.state = State::Leaving;
-                // A name the broker made up cannot be found in its log.
-                peer.ending =
-                    Some(if peer.is_anonymous { Ending::Shutdown } else { Ending::Reset });
-                self.resets.push(index);
-            }
+            Action::Reset => self.reset(index),
             _ => {}
         }
         self.queue(index, step.cut, packets);
@@ -152,7 +192,8 @@ impl Player {
             return;
         }
         let id = if is_anonymous { String::new() } else { client_id(client) };
-        let login = Login { id, ..login.clone() };
+        let credentials = self.brand.credentials(&client_id(client));
+        let login = Login { id, credentials, ..login.clone() };
         let has_small_window = client % SMALL_WINDOW_EVERY == SMALL_WINDOW_EVERY - 1;
         let opened = Peer::open(self.port, client, login.version, has_small_window);
         let mut peer = opened.expect("a broker listens");
@@ -169,6 +210,7 @@ impl Player {
     fn queue(&mut self, index: usize, cut: Cut, packets: Vec<Vec<u8>>) {
         let peer = &mut self.peers[index];
         match cut {
+            Cut::Spread(ms) => self.spread(index, ms, packets),
             Cut::Packets => packets.into_iter().for_each(|packet| peer.queue(packet)),
             Cut::Joined => peer.queue(packets.concat()),
             Cut::Pieces(pieces) => {
@@ -179,6 +221,13 @@ impl Player {
                 }
                 peer.queue(rest);
             }
+        }
+    }
+
+    fn spread(&mut self, index: usize, ms: u64, packets: Vec<Vec<u8>>) {
+        for packet in packets {
+            self.peers[index].queue(packet);
+            self.pump_for(Duration::from_millis(ms), |_| false);
         }
     }
 
@@ -206,9 +255,6 @@ impl Player {
 
     fn await_resets(&mut self, from: u64) {
         for index in std::mem::take(&mut self.resets) {
-            if self.peers[index].is_anonymous {
-                continue;
-            }
             let id = client_id(self.peers[index].client);
             let lines = [format!("client {id} "), format!("client {id}:"), format!("client {id},")];
             let is_noticed = || {
@@ -234,9 +280,12 @@ impl Player {
                     peer.give_up("PINGRESP");
                 }
             }
-            let news = self.peers.iter().map(|peer| peer.events.len()).sum::<usize>() - known;
-            if round > 0 && news == 0 {
-                return;
+            let events = |peers: &[Peer]| peers.iter().map(|peer| peer.events.len()).sum::<usize>();
+            if round > 0 && events(&self.peers) == known {
+                // Of the others nothing proves that no more is on its way.
+                if !self.brand.is_late() || !self.pump_for(LULL, |peers| events(peers) > known) {
+                    return;
+                }
             }
         }
         self.peers.iter_mut().for_each(|peer| peer.events.push(Event::Silence("quiet")));
@@ -244,7 +293,11 @@ impl Player {
 
     /// Writes and reads until `is_done`; whether that came in time.
     fn pump(&mut self, is_done: impl Fn(&[Peer]) -> bool) -> bool {
-        let deadline = Instant::now() + PATIENCE;
+        self.pump_for(PATIENCE, is_done)
+    }
+
+    fn pump_for(&mut self, patience: Duration, is_done: impl Fn(&[Peer]) -> bool) -> bool {
+        let deadline = Instant::now() + patience;
         while !is_done(&self.peers) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -279,12 +332,14 @@ impl Player {
     }
 
     fn log_bytes(&self) -> u64 {
-        std::fs::metadata(&self.log).map_or(0, |meta| meta.len())
+        let meta = self.log.as_ref().and_then(|log| std::fs::metadata(log).ok());
+        meta.map_or(0, |meta| meta.len())
     }
 
     fn log_since(&self, from: u64) -> String {
         let mut bytes = Vec::new();
-        if let Ok(mut file) = File::open(&self.log)
+        if let Some(log) = &self.log
+            && let Ok(mut file) = File::open(log)
             && file.seek(SeekFrom::Start(from)).is_ok()
         {
             // What cannot be read is looked for again.

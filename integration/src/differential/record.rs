@@ -190,6 +190,19 @@ pub(super) fn properties(list: &[u8]) -> Vec<String> {
     found.into_iter().map(|(_, text)| text).collect()
 }
 
+/// Takes the Topic Alias out of a property list, if there is one.
+pub(super) fn split_alias(list: &[u8]) -> Option<(u16, Vec<u8>)> {
+    let mut at = 0;
+    while let Some((&kind, after)) = list[at..].split_first() {
+        let end = at + 1 + property_bytes(kind, after)?;
+        if let (0x23, &[high, low]) = (kind, &list[at + 1..end]) {
+            return Some((u16::from_be_bytes([high, low]), [&list[..at], &list[end..]].concat()));
+        }
+        at = end;
+    }
+    None
+}
+
 fn property_text(kind: u8, value: &[u8]) -> String {
     match (kind, value) {
         // Message Expiry Interval.
@@ -232,6 +245,14 @@ mod tests {
         let swapped = properties(b"\x26\0\x01a\0\x01c\x01\x01\x26\0\x01a\0\x01b");
         assert_eq!(first, second);
         assert_ne!(first, swapped);
+    }
+
+    #[test]
+    fn an_alias_is_found_among_other_properties_and_taken_out() {
+        let list = b"\x01\x01\x23\0\x07\x26\0\x01a\0\x01b";
+        let rest = b"\x01\x01\x26\0\x01a\0\x01b";
+        assert_eq!(split_alias(list), Some((7, rest.to_vec())));
+        assert_eq!(split_alias(rest), None);
     }
 
     #[test]

@@ -1,40 +1,34 @@
-//! A broker alone and a broker on a card, side by side, for one scenario after the other.
+//! Two brokers side by side for one scenario after the other: one alone, one on a card. Or both alone, which tells what the
+//! broker leaves open.
 //!
-//! After each scenario the sessions and retained messages it may have left are removed, so that the next one finds both
+//! After each scenario the sessions, retained messages and rules it may have left are removed, so that the next one finds both
 //! brokers as new.
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::Path;
 
 use super::compare::compare;
 use super::play::{Conversation, client_id, play};
-use super::scenario::{Action, Scenario};
+use super::policy::Policy;
+use super::scenario::{Action, Change, Scenario};
+use super::side::Side;
+use super::terms::{Terms, Variant};
+use crate::metrics::Metrics;
 use crate::mqtt::{Client, Login, Message, Packet};
-use crate::{Broker, BrokerSetup, Card, Folder};
+use crate::{Folder, wait};
 
-/// Small answers go at once; otherwise the tests would wait for delayed acknowledgements of TCP.
-const CONFIG: &str = "set_tcp_nodelay true";
-/// In every other rig offline sessions get messages of QoS 0 too. mosquitto 2.0 counts these as in flight for ever, so that what is
-/// delivered would depend on how many there were: hence no limit.
-const QUEUE_CONFIG: &str =
-    "set_tcp_nodelay true\nqueue_qos0_messages true\nmax_inflight_messages 0";
-/// The broker keeps as much for a client as there is; a flood must not make the card drop what the broker would not.
-const CARD_CONFIG: &str = "[limits]\noutbox_bytes_max = 33554432\n";
-/// Scenarios before both brokers start afresh.
-pub const SCENARIOS_PER_RIG: u64 = 100;
 const PLAIN: &str = "alone";
 const ON_CARD: &str = "on-card";
+/// Looks that have to find the card's numbers the same: longer together than it takes to publish them.
+const STILL: usize = 6;
 
 /// See the module.
 #[derive(Debug)]
 pub struct Rig {
-    plain: Broker,
-    on_card: Broker,
-    /// The card.
-    pub card: Card,
+    first: Side,
+    second: Side,
     /// Goes last: the others tell of their logs in it when a test fails.
-    folder: Folder,
+    _folder: Folder,
 }
 
 /// What a scenario came to.
@@ -49,24 +43,36 @@ pub struct Outcome {
 }
 
 impl Rig {
-    /// Starts both, configured for this seed and those up to the next multiple of [`SCENARIOS_PER_RIG`].
+    /// Starts a broker alone and one on a card, configured for this seed and those up to the next multiple of
+    /// [`super::SCENARIOS_PER_RIG`].
     ///
     /// # Panics
     /// If something does not come up.
     #[must_use]
     #[track_caller]
-    pub fn start(seed: u64) -> Rig {
+    pub fn start(terms: Terms, seed: u64) -> Rig {
+        Rig::assemble(terms, true, seed)
+    }
+
+    /// Starts two brokers alone: what differs then is left open by the broker.
+    ///
+    /// # Panics
+    /// If something does not come up.
+    #[must_use]
+    #[track_caller]
+    pub fn start_alone(terms: Terms, seed: u64) -> Rig {
+        Rig::assemble(terms, false, seed)
+    }
+
+    #[track_caller]
+    fn assemble(terms: Terms, has_card: bool, seed: u64) -> Rig {
         let folder = Folder::new();
-        let config = if queues_qos_0(seed) { QUEUE_CONFIG } else { CONFIG };
-        let setup = BrokerSetup { config, name: Some(PLAIN), ..BrokerSetup::default() };
-        let plain = Broker::start(&folder, &setup);
-        let card_config = format!("queue_qos0_messages = {}\n{CARD_CONFIG}", queues_qos_0(seed));
-        let card_config = folder.write("card.toml", &card_config).display().to_string();
-        let card = Card::start_with(&folder, &["--config", &card_config]);
-        let session = Some(card.session());
-        let on_card =
-            Broker::start(&folder, &BrokerSetup { session, name: Some(ON_CARD), ..setup });
-        Rig { plain, on_card, card, folder }
+        let side = |name, has_card| {
+            Side::start(&folder, name, terms, has_card, Variant::of(seed, terms.trust))
+        };
+        let first = side(PLAIN, false);
+        let second = side(ON_CARD, has_card);
+        Rig { first, second, _folder: folder }
     }
 
     /// Plays a scenario on both at the same time, and cleans up.
@@ -76,44 +82,90 @@ impl Rig {
     ///
     /// # Panics
     /// If a broker sends what is no MQTT.
-    pub fn play(&self, scenario: &Scenario) -> io::Result<Outcome> {
-        let run = |port: u16, name: &str| {
-            let log = self.folder.join(&format!("{name}.log"));
-            run(scenario, port, &log)
-        };
+    pub fn play(&mut self, scenario: &Scenario) -> io::Result<Outcome> {
+        let Rig { first, second, .. } = self;
         let (plain, on_card) = std::thread::scope(|scope| {
-            let other = scope.spawn(|| run(self.on_card.port(), ON_CARD));
-            let plain = run(self.plain.port(), PLAIN);
+            let other = scope.spawn(|| run(scenario, second));
+            let plain = run(scenario, first);
             (plain, other.join().expect("the card's broker sends MQTT"))
         });
         let (plain, on_card) = (plain?, on_card?);
         let differences = compare(scenario, &plain, &on_card);
         Ok(Outcome { plain, on_card, differences })
     }
+
+    /// Copies the card dropped so far.
+    ///
+    /// # Panics
+    /// If there is no card.
+    #[must_use]
+    pub fn dropped(&self) -> f64 {
+        let card = self.second.card.as_ref().expect("a rig with a card");
+        let dropped = |labels: &[&str]| card.metrics().sum("mqttshim_outbox_dropped_total", labels);
+        // What a client said is too large for it is not to be sent.
+        dropped(&[]) - dropped(&["maximum_packet_size"])
+    }
+
+    /// The card's numbers, when it has nothing more to do. They are published at intervals: what stays the same counts.
+    ///
+    /// # Panics
+    /// If there is no card.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        let card = self.second.card.as_ref().expect("a rig with a card");
+        let (mut before, mut same) = (String::new(), 0);
+        wait::until("the card's numbers stand still", || {
+            let metrics = card.metrics();
+            let now = metrics.text_of("mqttshim_publish_total");
+            same = if now == before { same + 1 } else { 0 };
+            before = now;
+            (same == STILL).then_some(metrics)
+        })
+    }
 }
 
-/// Whether the brokers keep messages of QoS 0 for offline sessions when this seed is played.
-pub(super) fn queues_qos_0(seed: u64) -> bool {
-    (seed / SCENARIOS_PER_RIG) % 2 == 1
+impl Outcome {
+    /// The conversations that the differences name.
+    #[must_use]
+    pub fn involved(&self) -> String {
+        let mut text = String::new();
+        for (name, run) in [("alone", &self.plain), ("on the card", &self.on_card)] {
+            for (index, conversation) in run.iter().enumerate() {
+                let label = format!("connection {index} (");
+                if !self.differences.iter().any(|difference| difference.contains(&label)) {
+                    continue;
+                }
+                text += &format!("{name}, connection {index} (client {}):\n", conversation.client);
+                for event in &conversation.events {
+                    text += &format!("    {event}\n");
+                }
+            }
+        }
+        text
+    }
 }
 
-fn run(scenario: &Scenario, port: u16, log: &Path) -> io::Result<Vec<Conversation>> {
-    let conversations = play(scenario, port, log);
-    clean_up(scenario, port)?;
+fn run(scenario: &Scenario, side: &mut Side) -> io::Result<Vec<Conversation>> {
+    let conversations = play(scenario, side);
+    clean_up(scenario, side)?;
     Ok(conversations)
 }
 
-fn clean_up(scenario: &Scenario, port: u16) -> io::Result<()> {
+fn clean_up(scenario: &Scenario, side: &mut Side) -> io::Result<()> {
+    if scenario.groups.iter().any(|group| matches!(group.change, Some(Change::Policy(_)))) {
+        side.set_policy(&Policy::default());
+    }
     for client in 0..scenario.clients {
-        leave(port, &client_id(client), &BTreeSet::new())?;
+        leave(side, &client_id(client), &BTreeSet::new())?;
     }
     // Only now, for a will may be retained too.
-    leave(port, "cleaner", &retained_topics(scenario))
+    leave(side, "cleaner", &retained_topics(scenario))
 }
 
 /// Ends the session of `id`, and removes these retained messages.
-fn leave(port: u16, id: &str, retained: &BTreeSet<&str>) -> io::Result<()> {
-    let mut client = Client::begin(port, &Login::new(id))?;
+fn leave(side: &Side, id: &str, retained: &BTreeSet<&str>) -> io::Result<()> {
+    let login = Login { credentials: side.brand.credentials(id), ..Login::new(id) };
+    let mut client = Client::begin(side.port(), &login)?;
     client.login()?;
     for topic in retained {
         client.publish(&Message::new(topic, "").qos(1).retained());

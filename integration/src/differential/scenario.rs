@@ -11,6 +11,7 @@
 
 use std::fmt;
 
+use super::policy::Policy;
 use crate::mqtt::{Login, Message, Version};
 
 /// See the module.
@@ -29,8 +30,19 @@ pub struct Scenario {
 pub struct Group {
     /// Its number before shrinking; messages carry it.
     pub number: usize,
+    /// What happens to the broker, before the steps. A group with one has no steps.
+    pub change: Option<Change>,
     /// At most one a client.
     pub steps: Vec<Step>,
+}
+
+/// Something that happens around the broker.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Change {
+    /// The broker reads other rules.
+    Policy(Policy),
+    /// The card ends and comes back; alone, every client resets its connection.
+    Restart,
 }
 
 impl Group {
@@ -52,6 +64,14 @@ pub struct Step {
     pub cut: Cut,
 }
 
+impl Step {
+    /// Whether it takes longer than a short keep-alive.
+    #[must_use]
+    pub fn is_long(&self) -> bool {
+        matches!(self.cut, Cut::Spread(_))
+    }
+}
+
 /// How the bytes of a step are written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Cut {
@@ -61,6 +81,8 @@ pub enum Cut {
     Packets,
     /// So many writes, cut anywhere.
     Pieces(usize),
+    /// One write a packet, so many milliseconds apart, in which the client says nothing else.
+    Spread(u64),
 }
 
 /// What a client does.
@@ -183,6 +205,14 @@ impl fmt::Display for Scenario {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(out, "scenario of seed {}, {} clients", self.seed, self.clients)?;
         for group in &self.groups {
+            match &group.change {
+                Some(Change::Policy(policy)) => {
+                    let rules = policy.to_string().replace('\n', "\n          ");
+                    writeln!(out, "{:>4}  rules: {}", group.number, rules.trim_end())?;
+                }
+                Some(change) => writeln!(out, "{:>4}  {change:?}", group.number)?,
+                None => {}
+            }
             for (index, step) in group.steps.iter().enumerate() {
                 let head = match index {
                     0 => format!("{:>4}", group.number),

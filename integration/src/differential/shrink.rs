@@ -99,7 +99,7 @@ fn without(scenario: &Scenario, part: Part, at: usize, length: usize) -> Scenari
             }
         }
     }
-    smaller.groups.retain(|group| !group.steps.is_empty());
+    smaller.groups.retain(|group| !group.steps.is_empty() || group.change.is_some());
     smaller
 }
 
@@ -116,8 +116,11 @@ mod tests {
             action: Action::Publish((0..5).map(|n| post(client * 10 + n)).collect()),
             cut: Cut::Joined,
         };
-        let groups =
-            (0..8).map(|number| Group { number, steps: vec![step(number), step(number + 8)] });
+        let groups = (0..8).map(|number| Group {
+            number,
+            change: None,
+            steps: vec![step(number), step(number + 8)],
+        });
         let scenario = Scenario { seed: 0, clients: 16, groups: groups.collect() };
         let has = |scenario: &Scenario, number: usize| {
             scenario.groups.iter().flat_map(|group| &group.steps).any(|step| match &step.action {

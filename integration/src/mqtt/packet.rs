@@ -65,6 +65,8 @@ pub struct Login {
     pub will: Option<Message>,
     /// Properties without their length, MQTT 5.
     pub properties: Vec<u8>,
+    /// User Name and Password.
+    pub credentials: Option<(String, String)>,
 }
 
 impl Login {
@@ -78,6 +80,7 @@ impl Login {
             keep_alive_s: 0,
             will: None,
             properties: Vec::new(),
+            credentials: None,
         }
     }
 
@@ -104,6 +107,12 @@ impl Login {
         Login { will: Some(will), ..self }
     }
 
+    /// With a User Name and a Password.
+    #[must_use]
+    pub fn credentials(self, user: &str, password: &str) -> Login {
+        Login { credentials: Some((user.to_owned(), password.to_owned())), ..self }
+    }
+
     /// The packet.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -116,6 +125,9 @@ impl Login {
         if let Some(will) = &self.will {
             flags |= 4 | will.qos << 3 | u8::from(will.is_retained) << 5;
         }
+        if self.credentials.is_some() {
+            flags |= 0xc0;
+        }
         let mut body = string(name);
         body.extend([level, flags]);
         body.extend(self.keep_alive_s.to_be_bytes());
@@ -126,6 +138,9 @@ impl Login {
             body.extend(string(&will.topic));
             body.extend(length_of(will.payload.len()));
             body.extend(&will.payload);
+        }
+        for text in self.credentials.iter().flat_map(|(user, password)| [user, password]) {
+            body.extend(string(text));
         }
         packet(0x10, &body)
     }

@@ -248,13 +248,15 @@ fn a_tenth_of_the_keep_alive_after_an_eaten_packet_the_broker_hears_of_it() {
 }
 
 #[test]
-fn the_shortest_keep_alive_waits_one_second() {
-    let (mut scene, publisher) = with_keep_alive(2);
-    scene.card_takes(publisher, publish("t", "1"));
-    scene.sleep(Duration::from_millis(999));
-    assert_eq!(scene.broker_gets(publisher), []);
-    scene.sleep(Duration::from_millis(1));
-    assert_eq!(scene.broker_gets(publisher), PINGREQ);
+fn a_short_keep_alive_waits_one_second_and_the_shortest_half_of_one() {
+    for (keep_alive_s, delay_ms) in [(2, 1000), (1, 500)] {
+        let (mut scene, publisher) = with_keep_alive(keep_alive_s);
+        scene.card_takes(publisher, publish("t", "1"));
+        scene.sleep(Duration::from_millis(delay_ms - 1));
+        assert_eq!(scene.broker_gets(publisher), []);
+        scene.sleep(Duration::from_millis(1));
+        assert_eq!(scene.broker_gets(publisher), PINGREQ);
+    }
 }
 
 #[test]

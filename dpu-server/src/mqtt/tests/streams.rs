@@ -104,13 +104,30 @@ fn a_broker_that_speaks_something_else_passes_untouched() {
 
 #[test]
 fn an_acknowledgement_of_nothing_is_another_language() {
-    for answer in [suback(7, &[0]), unsuback(1), suback(1, &[0, 0])] {
+    for answer in [suback(7, &[0]), unsuback(1)] {
         let mut scene = Scene::new();
         let conn = scene.connect(v311("s"));
         scene.client(conn, subscribe(1, &["t"]));
         scene.broker(conn, &answer);
         assert_eq!(scene.client_gets(conn), answer);
         assert_eq!(scene.core.status().slow_reason, Some(Reason::OpaqueConnection));
+    }
+}
+
+#[test]
+fn an_answer_to_another_number_of_filters_leaves_them_in_doubt_and_the_stream_readable() {
+    for codes in [&[0][..], &[0, 0, 0]] {
+        let mut scene = Scene::new();
+        let conn = scene.connect(v311("s"));
+        scene.client(conn, subscribe(1, &["t", "u"]));
+        scene.broker(conn, suback(1, codes));
+        scene.broker(conn, PINGRESP);
+        assert_eq!(scene.client_gets(conn), suback(1, codes), "the card asked for the rest");
+        let publisher = scene.connect(v311("p"));
+        scene.broker_takes(publisher, Reason::SubscribePending, publish("t", "1"));
+        scene.subscriber("other", "v");
+        let another = scene.connect(v311("q"));
+        scene.card_takes(another, publish("v", "1"));
     }
 }
 

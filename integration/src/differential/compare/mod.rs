@@ -14,7 +14,6 @@
 //!           └─► loose: left out                           └─► all: no message overtakes another, in `order`
 //! ```
 
-mod filter;
 mod order;
 mod races;
 

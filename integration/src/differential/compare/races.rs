@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::super::filter::matches;
 use super::super::play::Conversation;
 use super::super::record::{Event, Received, properties};
 use super::super::scenario::{Action, Mark, Post, Scenario};
-use super::filter::matches;
 
 /// What one client changes in a race.
 #[derive(Debug, Default)]

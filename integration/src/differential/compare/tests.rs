@@ -17,7 +17,7 @@ fn scenario(change: Option<Action>) -> Scenario {
     let posts = Action::Publish((0..4).map(|number| post(3, number)).collect());
     let mut steps = vec![step(0, posts)];
     steps.extend(change.map(|change| step(1, change)));
-    Scenario { seed: 0, clients: 2, groups: vec![Group { number: 3, steps }] }
+    Scenario { seed: 0, clients: 2, groups: vec![Group { number: 3, change: None, steps }] }
 }
 
 fn subscribe() -> Option<Action> {

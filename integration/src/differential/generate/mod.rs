@@ -4,17 +4,18 @@
 //! where it has most reasons not to. The generator keeps a rough picture of who is connected, only so that most steps mean something;
 //! a wrong picture costs a step, not correctness.
 //!
-//! Not generated, because two runs may rightly differ or would take long: expiries and delays that run out, `$SYS`, keep-alives that
-//! time out.
+//! What a brand of broker cannot do is left out ([`Abilities`]). Not generated, because two runs may rightly differ or would take long: expiries and delays that run out, `$SYS`, keep-alives of
+//! silent clients that time out.
 
+mod changes;
 mod posts;
 mod race;
 mod steps;
 
-use super::rig::queues_qos_0;
+use super::brand::Abilities;
 use super::rng::Rng;
-use super::scenario::Action;
-use super::scenario::{Cut, Group, Scenario, Step};
+use super::scenario::{Action, Cut, Group, Scenario, Step};
+use super::terms::{Terms, Variant};
 use crate::mqtt::Version;
 
 /// Bytes published while somebody does not read, and within one group, unless it is a flood.
@@ -46,20 +47,29 @@ const WILD: [&str; 14] = [
     "x/#",
 ];
 
-/// A scenario of this seed, always the same.
+/// Scenarios with a client that publishes for so long that its keep-alive runs out, unless the broker hears of it.
+const LONG_PERCENT: usize = 3;
+/// Scenarios in which the card ends and comes back.
+const RESTART_PERCENT: usize = 4;
+
+/// The scenario of this seed on these terms, always the same.
 #[must_use]
-pub fn generate(seed: u64) -> Scenario {
+pub fn generate(seed: u64, terms: Terms) -> Scenario {
     let mut rng = Rng::new(seed);
-    let flavour = Flavour::draw(&mut rng, seed);
+    let abilities = terms.brand.abilities();
+    let flavour = Flavour::draw(&mut rng, seed, terms).within(&abilities);
     let clients = rng.between(3, 10);
     let mut topics: Vec<&str> = TOPICS.to_vec();
+    topics.retain(|topic| abilities.has_dollar_topics || !topic.starts_with('$'));
     while topics.len() > flavour.topics {
         topics.swap_remove(rng.below(topics.len()));
     }
     let mut generator = Generator {
         rng,
         flavour,
+        abilities,
         topics,
+        habit: None,
         clients: vec![Guest::default(); clients],
         next_number: 0,
         group: 0,
@@ -96,6 +106,14 @@ struct Flavour {
     churn: usize,
     races: usize,
     pieces: usize,
+    /// Publishing again to the topic of last time.
+    habit: usize,
+    /// Changes of the rules.
+    policies: usize,
+    /// Whether the card ends and comes back.
+    has_restart: bool,
+    /// Whether somebody publishes for longer than its keep-alive.
+    is_long: bool,
     /// Whether somebody stops reading until the buffers are full.
     has_flood: bool,
     /// Percent of MQTT 5 clients with a Receive Maximum; none where it would make the brokers' queues run full.
@@ -103,7 +121,8 @@ struct Flavour {
 }
 
 impl Flavour {
-    fn draw(rng: &mut Rng, seed: u64) -> Flavour {
+    fn draw(rng: &mut Rng, seed: u64, terms: Terms) -> Flavour {
+        let variant = Variant::of(seed, terms.trust);
         let is_plain = rng.percent(50);
         let mut some = |chance: usize, most: usize| {
             let chance = if is_plain { chance / 3 } else { chance };
@@ -113,8 +132,8 @@ impl Flavour {
             old_version: some(30, 30),
             wild: some(70, 60),
             shared: some(25, 25),
-            persistent: some(80, 60),
-            will: some(50, 40),
+            persistent: some(90, 70),
+            will: some(75, 50),
             retained: some(60, 30),
             above_qos_0: some(80, 60),
             sub_above_qos_0: some(90, 60),
@@ -123,14 +142,41 @@ impl Flavour {
             alias: some(25, 30),
             large: some(60, 15),
             malformed: some(40, 6),
-            churn: some(80, 25),
-            races: some(100, 30),
+            churn: some(90, 30),
+            // The copies of a race are found by their topic.
+            races: if variant.has_mount_point() { 0 } else { some(100, 30) },
             pieces: some(90, 60),
+            policies: if variant.has_policies(terms.trust) { some(80, 15) } else { 0 },
             has_flood: rng.percent(FLOOD_PERCENT),
-            receive_maximum: if queues_qos_0(seed) { 0 } else { 15 },
+            has_restart: rng.percent(RESTART_PERCENT),
+            is_long: rng.percent(LONG_PERCENT),
+            receive_maximum: if variant == Variant::QueuesQos0 { 0 } else { 15 },
+            habit: rng.between(20, 80),
             v5: rng.between(0, 100),
             topics: rng.between(3, 8),
             groups: rng.between(8, 36),
+        }
+    }
+
+    /// Without what the broker cannot do.
+    fn within(self, can: &Abilities) -> Flavour {
+        let if_can = |can: bool, percent: usize| if can { percent } else { 0 };
+        let has_restart = self.has_restart && can.has_restarts;
+        Flavour {
+            shared: if_can(can.has_shared, self.shared),
+            persistent: if_can(can.has_sessions, self.persistent),
+            // At a restart all clients end at once, and it would be open who gets whose will.
+            will: if_can(can.has_wills && !has_restart, self.will),
+            retained: if_can(can.has_retained, self.retained),
+            above_qos_0: if_can(can.qos_max > 0, self.above_qos_0),
+            sub_above_qos_0: if_can(can.qos_max > 0, self.sub_above_qos_0),
+            malformed: if_can(can.has_malformed, self.malformed),
+            alias: if_can(can.has_aliases, self.alias),
+            races: if_can(can.has_races, self.races),
+            policies: if_can(can.has_policies, self.policies),
+            has_flood: self.has_flood && can.has_floods,
+            has_restart,
+            ..self
         }
     }
 }
@@ -159,6 +205,9 @@ impl Guest {
 struct Generator {
     rng: Rng,
     flavour: Flavour,
+    abilities: Abilities,
+    /// Who published last, and what about.
+    habit: Option<(usize, &'static str)>,
     topics: Vec<&'static str>,
     clients: Vec<Guest>,
     next_number: usize,
@@ -183,7 +232,18 @@ impl Generator {
     }
 
     fn group(&mut self) {
+        if self.change() {
+            return;
+        }
         if self.rng.percent(self.flavour.races) && self.race() {
+            return;
+        }
+        if self.rng.percent(self.flavour.habit)
+            && let Some((client, topic)) = self.habit
+            && self.clients[client].can_act()
+        {
+            let posts = self.posts_on(client, 6, topic);
+            self.settled(client, Action::Publish(posts));
             return;
         }
         let client = self.rng.below(self.clients.len());
@@ -214,15 +274,15 @@ impl Generator {
             churn / 3,
             self.flavour.malformed,
             3 + self.flavour.large + if self.flavour.has_flood { 60 } else { 0 },
-            self.flavour.sub_above_qos_0 / 6,
+            if self.abilities.has_late_acks { self.flavour.sub_above_qos_0 / 6 } else { 0 },
             3,
         ]);
         let action = match drawn {
             0 => Action::Publish(self.posts(client, 6)),
             1 => self.subscribe(client),
             2 => self.unsubscribe(client),
-            3 => self.connect(client, false),
-            4 => self.disconnect(client),
+            3 if self.abilities.has_takeover => self.connect(client, false),
+            3 | 4 => self.disconnect(client),
             5 => self.leave(client, Action::Drop),
             6 => self.leave(client, Action::Reset),
             7 => self.malformed(client),
@@ -262,28 +322,35 @@ impl Generator {
     }
 
     fn push(&mut self, steps: Vec<Step>) {
-        self.groups.push(Group { number: self.group, steps });
+        self.groups.push(Group { number: self.group, change: None, steps });
         self.group += 1;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::brand::Brand;
+    use super::super::scenario::Change;
+    use super::super::terms::Trust;
     use super::*;
+
+    fn ordinary(seed: u64) -> Scenario {
+        generate(seed, Terms::default())
+    }
 
     #[test]
     fn a_seed_always_gives_the_same_scenario() {
         for seed in 0..50 {
-            assert_eq!(generate(seed).to_string(), generate(seed).to_string());
+            assert_eq!(ordinary(seed).to_string(), ordinary(seed).to_string());
         }
-        assert_ne!(generate(1).to_string(), generate(2).to_string());
+        assert_ne!(ordinary(1).to_string(), ordinary(2).to_string());
     }
 
     #[test]
     fn a_race_has_at_most_one_step_a_client() {
         let mut races = 0;
         for seed in 0..300 {
-            for group in generate(seed).groups.iter().filter(|group| group.is_race()) {
+            for group in ordinary(seed).groups.iter().filter(|group| group.is_race()) {
                 let mut clients: Vec<_> = group.steps.iter().map(|step| step.client).collect();
                 clients.sort_unstable();
                 clients.dedup();
@@ -292,5 +359,17 @@ mod tests {
             }
         }
         assert!(races > 100, "{races} races");
+    }
+
+    #[test]
+    fn rules_change_only_where_the_broker_has_some_and_the_card_watches() {
+        let changes = |terms: Terms| {
+            let groups = (0..200).flat_map(|seed| generate(seed, terms).groups);
+            groups.filter(|group| matches!(group.change, Some(Change::Policy(_)))).count()
+        };
+        let terms = |brand, trust| Terms { brand, trust };
+        assert!(changes(terms(Brand::Mosquitto, Trust::Observed)) > 100);
+        assert_eq!(changes(terms(Brand::Mosquitto, Trust::Suback)), 0);
+        assert_eq!(changes(terms(Brand::Aedes, Trust::Observed)), 0);
     }
 }

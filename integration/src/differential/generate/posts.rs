@@ -24,10 +24,21 @@ const ALIASES: [u8; 5] = [1, 2, 3, ALIAS_MAX, ALIAS_MAX + 1];
 impl Generator {
     /// Up to `most` messages of one client, back to back.
     pub(super) fn posts(&mut self, client: usize, most: usize) -> Vec<Post> {
+        let topic = self.topic();
+        self.posts_on(client, most, topic)
+    }
+
+    /// The same, mostly on `topic`.
+    pub(super) fn posts_on(
+        &mut self,
+        client: usize,
+        most: usize,
+        topic: &'static str,
+    ) -> Vec<Post> {
+        self.habit = Some((client, topic));
         let count = self.rng.between(1, most);
         let mut bytes =
             if self.clients.iter().any(|guest| guest.is_stalled) { self.stalled_bytes } else { 0 };
-        let topic = self.topic();
         let mut posts = Vec::new();
         for _ in 0..count {
             let topic = if self.rng.percent(60) { topic } else { self.topic() };
@@ -44,13 +55,17 @@ impl Generator {
 
     /// A topic, mostly one that somebody wants: what nobody wants goes to the broker.
     fn topic(&mut self) -> &'static str {
+        let is_any = self.rng.percent(20);
+        self.wanted().filter(|_| !is_any).unwrap_or_else(|| *self.rng.pick(&self.topics))
+    }
+
+    /// A topic somebody has subscribed to by its name.
+    pub(super) fn wanted(&mut self) -> Option<&'static str> {
         let guests = self.clients.iter().filter(|guest| guest.is_online);
         let filters: Vec<&String> = guests.flat_map(|guest| &guest.filters).collect();
         let is_wanted = |topic: &&&str| filters.iter().any(|filter| filter == *topic);
         let wanted: Vec<&'static str> = self.topics.iter().filter(is_wanted).copied().collect();
-        let is_any = wanted.is_empty() || self.rng.percent(20);
-        let choices: &[&'static str] = if is_any { &self.topics } else { &wanted };
-        choices[self.rng.below(choices.len())]
+        (!wanted.is_empty()).then(|| *self.rng.pick(&wanted))
     }
 
     /// Fills the way to `reader`, who does not read, and goes on behind it, once a scenario; `false` if nobody can. What the card may
@@ -86,7 +101,7 @@ impl Generator {
         Post { message, payload_bytes, alias: None, is_repeated: false, ..post }
     }
 
-    fn post(&mut self, client: usize, topic: &'static str) -> Post {
+    pub(super) fn post(&mut self, client: usize, topic: &'static str) -> Post {
         let payload_bytes = if self.rng.percent(self.flavour.large) {
             *self.rng.pick(&LARGE_BYTES)
         } else if self.rng.percent(4) {
@@ -98,6 +113,7 @@ impl Generator {
         // Mostly 0 or 1, as in the field.
         let qos =
             if self.rng.percent(self.flavour.above_qos_0) { *self.rng.pick(&[1, 1, 2]) } else { 0 };
+        let qos = qos.min(self.abilities.qos_max);
         let is_v5 = self.clients[client].is_v5();
         let properties = if is_v5 { self.properties() } else { Vec::new() };
         let alias = (is_v5 && self.rng.percent(self.flavour.alias))

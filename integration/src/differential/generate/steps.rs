@@ -1,5 +1,6 @@
 //! What a single client does besides publishing.
 
+use super::super::filter::matches;
 use super::super::scenario::{Action, Mark, WILLS_FROM};
 use super::{Generator, WILD};
 use crate::mqtt::{Login, Message, Version, packet, string};
@@ -10,11 +11,13 @@ const LONG_S: u32 = 4000;
 impl Generator {
     /// `is_simple`: without anything behind the CONNECT.
     pub(super) fn connect(&mut self, client: usize, is_simple: bool) -> Action {
-        let version = match () {
+        let wanted = match () {
             () if self.rng.percent(self.flavour.old_version) => Version::V31,
             () if self.rng.percent(self.flavour.v5) => Version::V5,
             () => Version::V311,
         };
+        let has = |version: &Version| self.abilities.versions.contains(version);
+        let version = if has(&wanted) { wanted } else { self.abilities.versions[0] };
         let is_v5 = version == Version::V5;
         let is_persistent = self.rng.percent(self.flavour.persistent);
         let is_clean = if is_persistent { self.rng.percent(15) && is_v5 } else { true };
@@ -40,7 +43,7 @@ impl Generator {
             guest.filters.clear();
         }
         let mut early = Vec::new();
-        if !is_simple && self.rng.percent(25) {
+        if !is_simple && self.abilities.has_early_packets && self.rng.percent(25) {
             for _ in 0..self.rng.between(1, 3) {
                 early.push(match self.rng.below(4) {
                     0 => self.subscribe(client),
@@ -82,7 +85,7 @@ impl Generator {
     }
 
     fn will(&mut self, client: usize, is_v5: bool) -> Message {
-        let qos = *self.rng.pick(&[0, 0, 1, 2]);
+        let qos = *self.rng.pick(&[0, 0, 1, 2]).min(&self.abilities.qos_max);
         let publisher = client + WILLS_FROM;
         let mark = Mark { group: self.group, client: publisher, qos, number: self.next_number };
         self.next_number += 1;
@@ -110,10 +113,13 @@ impl Generator {
                 filter = format!("$share/group/{filter}");
             }
             let qos = if self.rng.percent(self.flavour.sub_above_qos_0) {
-                *self.rng.pick(&[1, 2])
+                *self.rng.pick(&[1, 2]).min(&self.abilities.qos_max)
             } else {
                 0
             };
+            if !self.abilities.has_overlaps && self.overlaps(client, &filter) {
+                continue;
+            }
             let mut options = qos;
             if self.rng.percent(self.flavour.options) {
                 // No Local (not with a shared one: that ends the connection), Retain As Published, Retain Handling.
@@ -123,10 +129,21 @@ impl Generator {
             self.clients[client].filters.push(filter.clone());
             filters.push((filter, options));
         }
+        if filters.is_empty() {
+            return Action::Ping;
+        }
         let has_identifier = self.rng.percent(self.flavour.options / 2);
         let identifier =
             has_identifier.then(|| u8::try_from(self.rng.between(1, 127)).expect("small"));
         Action::Subscribe { filters, identifier }
+    }
+
+    /// Whether a topic matches this filter and another one the client may have.
+    fn overlaps(&self, client: usize, filter: &str) -> bool {
+        let others = self.clients[client].filters.iter().filter(|other| *other != filter);
+        let mut topics =
+            others.flat_map(|other| self.topics.iter().filter(move |topic| matches(other, topic)));
+        topics.any(|topic| matches(filter, topic))
     }
 
     pub(super) fn unsubscribe(&mut self, client: usize) -> Action {

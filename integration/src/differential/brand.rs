@@ -1,0 +1,177 @@
+//! The brokers the oracle knows, and what may be asked of each.
+//!
+//! A scenario is for a brand: it uses what the brand can do, and keeps to what two runs of the broker alone agree on. What was left
+//! out for a brand, and how that was verified, is in `docs/testing.md`.
+
+use std::fmt;
+use std::process::Command;
+use std::str::FromStr;
+
+use crate::mqtt::Version;
+use crate::{needs, paths};
+
+/// One program in one version.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Brand {
+    /// mosquitto as installed.
+    #[default]
+    Mosquitto,
+    /// mosquitto 2.1, unpacked by `tools/fetch-mosquitto.sh`.
+    Mosquitto21,
+    /// aedes, in Node.
+    Aedes,
+    /// amqtt, in Python.
+    Amqtt,
+    /// rumqttd, in Rust.
+    Rumqttd,
+    /// ejabberd's `mod_mqtt`, in Erlang.
+    Ejabberd,
+}
+
+/// What a scenario may ask of a brand.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Abilities {
+    pub(super) versions: &'static [Version],
+    /// Topic Filters with `$share`.
+    pub(super) has_shared: bool,
+    /// Sessions that outlive their connection.
+    pub(super) has_sessions: bool,
+    pub(super) has_wills: bool,
+    pub(super) has_retained: bool,
+    pub(super) qos_max: u8,
+    /// Packets no broker has to like.
+    pub(super) has_malformed: bool,
+    /// Topics that begin with `$` but not `$SYS`.
+    pub(super) has_dollar_topics: bool,
+    /// A second connection of one client.
+    pub(super) has_takeover: bool,
+    /// Packets behind a CONNECT that is not answered yet.
+    pub(super) has_early_packets: bool,
+    /// Topic Aliases of clients.
+    pub(super) has_aliases: bool,
+    /// Topic Filters one client has that match the same topic.
+    pub(super) has_overlaps: bool,
+    /// Groups of steps without barriers.
+    pub(super) has_races: bool,
+    /// A client that stops reading until all buffers are full.
+    pub(super) has_floods: bool,
+    /// Acknowledgements that come late.
+    pub(super) has_late_acks: bool,
+    /// An access control list that is read again at a signal, and users with names.
+    pub(super) has_policies: bool,
+    /// The end of the card, after which everybody comes again.
+    pub(super) has_restarts: bool,
+}
+
+const MOSQUITTO: Abilities = Abilities {
+    versions: &[Version::V31, Version::V311, Version::V5],
+    has_shared: true,
+    has_sessions: true,
+    has_wills: true,
+    has_retained: true,
+    qos_max: 2,
+    has_malformed: true,
+    has_dollar_topics: true,
+    has_takeover: true,
+    has_early_packets: true,
+    has_aliases: true,
+    has_overlaps: true,
+    has_races: true,
+    has_floods: true,
+    has_late_acks: true,
+    has_policies: true,
+    has_restarts: true,
+};
+
+impl Brand {
+    /// Every brand.
+    pub const ALL: [Brand; 6] = [
+        Brand::Mosquitto,
+        Brand::Mosquitto21,
+        Brand::Aedes,
+        Brand::Amqtt,
+        Brand::Rumqttd,
+        Brand::Ejabberd,
+    ];
+
+    pub(super) fn abilities(self) -> Abilities {
+        let other = Abilities { has_policies: false, has_restarts: false, ..MOSQUITTO };
+        match self {
+            Brand::Mosquitto | Brand::Mosquitto21 => MOSQUITTO,
+            Brand::Aedes => Abilities { versions: &[Version::V31, Version::V311], ..other },
+            Brand::Amqtt => Abilities { versions: &[Version::V311], ..other },
+            Brand::Rumqttd => Abilities { versions: &[Version::V311], ..other },
+            Brand::Ejabberd => Abilities { versions: &[Version::V311, Version::V5], ..other },
+        }
+    }
+
+    /// Whether it answers a PINGREQ before it has delivered what came before, and answers in the log when a client is reset.
+    pub(super) fn is_late(self) -> bool {
+        !self.is_mosquitto()
+    }
+
+    pub(super) fn is_mosquitto(self) -> bool {
+        matches!(self, Brand::Mosquitto | Brand::Mosquitto21)
+    }
+
+    /// What clients log in with, where they must.
+    pub(super) fn credentials(self, client_id: &str) -> Option<(String, String)> {
+        match self {
+            Brand::Mosquitto | Brand::Mosquitto21 => Some((client_id.to_owned(), "secret".into())),
+            Brand::Ejabberd => Some(("guest".into(), "guest".into())),
+            _ => None,
+        }
+    }
+
+    /// The command that runs it, where it is not what is installed under its name.
+    pub(super) fn program(self) -> Vec<String> {
+        if self != Brand::Mosquitto21 {
+            return Vec::new();
+        }
+        let mut command = Command::new(paths::workspace().join("tools/fetch-mosquitto.sh"));
+        let output = command.arg(paths::workspace().join(".cache/mosquitto")).output();
+        let output = output.expect("the script of the workspace runs");
+        let prefix = String::from_utf8(output.stdout).expect("paths of ours are text");
+        prefix.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// Whether it is here; says so if not.
+    #[must_use]
+    pub fn is_here(self) -> bool {
+        let is_cached = |path: &str| {
+            let path = paths::workspace().join(".cache").join(path);
+            path.exists()
+                || needs::skip(&format!("{self} is missing; run `INSTALL_ONLY=1 make brokers`"))
+        };
+        match self {
+            Brand::Mosquitto => needs::has("mosquitto"),
+            Brand::Mosquitto21 => is_cached("mosquitto/complete"),
+            Brand::Aedes => needs::has("node") && is_cached("brokers/aedes/.ready"),
+            Brand::Amqtt => is_cached("brokers/amqtt/.ready"),
+            Brand::Rumqttd => is_cached("brokers/rumqttd/bin/rumqttd"),
+            Brand::Ejabberd => needs::has("ejabberdctl"),
+        }
+    }
+}
+
+impl fmt::Display for Brand {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Brand::Mosquitto => "mosquitto",
+            Brand::Mosquitto21 => "mosquitto-2.1",
+            Brand::Aedes => "aedes",
+            Brand::Amqtt => "amqtt",
+            Brand::Rumqttd => "rumqttd",
+            Brand::Ejabberd => "ejabberd",
+        })
+    }
+}
+
+impl FromStr for Brand {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Brand, String> {
+        let known = Brand::ALL.into_iter().find(|brand| brand.to_string() == text);
+        known.ok_or_else(|| format!("{text:?} is no broker; there are {:?}", Brand::ALL))
+    }
+}

@@ -1,0 +1,104 @@
+//! What happens around the broker: its rules change, the card ends and comes back, time passes for a keep-alive.
+
+use super::super::policy::{Policy, Rule, Verb};
+use super::super::scenario::{Action, Change, Cut, Group, Step};
+use super::posts::MARK_BYTES;
+use super::{Generator, Guest, WILD};
+
+/// Rules of one client.
+const RULES_MAX: usize = 4;
+/// Keep-alive of a client that publishes for long, in seconds: the shortest there is.
+const KEEP_ALIVE_S: u16 = 1;
+/// Between its messages, in milliseconds.
+const LONG_PAUSE_MS: u64 = 350;
+/// For so many messages. mosquitto 2.0 looks every five seconds whether somebody was silent for 1.5 times its keep-alive.
+const LONG_POSTS: usize = 21;
+
+impl Generator {
+    /// Adds a change, perhaps; whether it did.
+    pub(super) fn change(&mut self) -> bool {
+        if self.flavour.has_restart && self.rng.percent(8) {
+            self.flavour.has_restart = false;
+            self.restart();
+            return true;
+        }
+        if self.flavour.is_long && self.rng.percent(8) {
+            self.flavour.is_long = false;
+            return self.publish_for_long();
+        }
+        if self.rng.percent(self.flavour.policies) {
+            let policy = self.policy();
+            self.push_change(Change::Policy(policy));
+            return true;
+        }
+        false
+    }
+
+    fn push_change(&mut self, change: Change) {
+        let number = self.group;
+        self.groups.push(Group { number, change: Some(change), steps: Vec::new() });
+        self.group += 1;
+    }
+
+    /// Everybody loses the connection, and most come again.
+    fn restart(&mut self) {
+        self.push_change(Change::Restart);
+        let before = self.clients.clone();
+        for guest in &mut self.clients {
+            *guest = Guest { filters: std::mem::take(&mut guest.filters), ..Guest::default() };
+        }
+        for (client, guest) in before.into_iter().enumerate() {
+            if guest.is_online && self.rng.percent(85) {
+                let action = self.connect(client, true);
+                self.settled(client, action);
+                if self.rng.percent(70) {
+                    let action = self.subscribe(client);
+                    self.settled(client, action);
+                }
+            }
+        }
+    }
+
+    /// Somebody publishes what the card may take, again and again, and the broker must not think it silent.
+    fn publish_for_long(&mut self) -> bool {
+        // One that is there is taken over.
+        let away = (0..self.clients.len()).rev().find(|&client| !self.clients[client].is_stalled);
+        let (Some(client), Some(topic)) = (away, self.wanted()) else { return false };
+        let mut action = self.connect(client, true);
+        if let Action::Connect { login, .. } = &mut action {
+            login.keep_alive_s = KEEP_ALIVE_S;
+        }
+        self.settled(client, action);
+        let mut posts: Vec<_> = (0..LONG_POSTS).map(|_| self.post(client, topic)).collect();
+        for post in &mut posts {
+            topic.clone_into(&mut post.message.topic);
+            post.message.qos = 0;
+            post.message.is_retained = false;
+            post.payload_bytes = post.payload_bytes.clamp(MARK_BYTES, 200);
+            (post.alias, post.is_repeated) = (None, false);
+        }
+        let action = Action::Publish(posts);
+        self.push(vec![Step { client, action, cut: Cut::Spread(LONG_PAUSE_MS) }]);
+        true
+    }
+
+    fn policy(&mut self) -> Policy {
+        if self.rng.percent(25) {
+            return Policy::default();
+        }
+        let mut rules = Vec::new();
+        for client in 0..self.clients.len() {
+            // Most may do most, or nothing would be said.
+            if self.rng.percent(60) {
+                rules.push(Rule { client, verb: Verb::ReadWrite, filter: "#".to_owned() });
+            }
+            for _ in 0..self.rng.below(RULES_MAX) {
+                let verb = *self.rng.pick(&[Verb::Read, Verb::Write, Verb::ReadWrite, Verb::Deny]);
+                let is_wild = self.rng.percent(40);
+                let filter = *self.rng.pick(if is_wild { &WILD[..] } else { &self.topics[..] });
+                rules.push(Rule { client, verb, filter: filter.to_owned() });
+            }
+        }
+        Policy { rules: Some(rules) }
+    }
+}

@@ -1,0 +1,155 @@
+//! One PUBLISH: the traps it walks into, and whether it is eligible.
+
+use super::super::filter::matches;
+use super::super::policy::Verb;
+use super::super::scenario::{Action, Post, Step};
+use super::seat::{Seat, Subscription};
+use super::{Model, is_v5};
+use crate::mqtt::{Message, Version, encode_publish};
+
+/// Payload the card inspects, in bytes.
+const INSPECT_BYTES: usize = 64 * 1024;
+const NO_LOCAL: u8 = 4;
+
+impl Model {
+    pub(super) fn post(&mut self, client: usize, post: &Post, changes: &[&Step], is_early: bool) {
+        self.walk.publishes += 1;
+        self.note_by_itself(client, post);
+        let topic = post.message.topic.as_str();
+        let mut is_eligible = !is_early
+            && !self.is_blind()
+            && self.is_takable(client, post)
+            && self.is_observed(client, topic)
+            && !changes.iter().any(|step| touches(step, topic));
+        let mut copies = 0;
+        let mut served = 0;
+        for reader in 0..self.seats.len() {
+            let wanted: Vec<(String, Subscription)> = self.seats[reader]
+                .matching(topic)
+                .map(|(filter, subscription)| (filter.to_owned(), subscription))
+                .collect();
+            copies += wanted.len();
+            if !wanted.is_empty() {
+                self.note_copies(client, post, reader, &wanted);
+                is_eligible &= self.is_reachable(post, reader, &wanted);
+                let is_for_itself = |(_, it): &(String, Subscription)| {
+                    reader == client && it.options & NO_LOCAL != 0
+                };
+                served +=
+                    usize::from(self.seats[reader].is_online && !wanted.iter().all(is_for_itself));
+            }
+        }
+        if copies == 0 {
+            self.reach_with_post(26);
+        }
+        is_eligible &= served > 0;
+        let publisher = &mut self.seats[client];
+        if is_eligible && publisher.is_slow {
+            publisher.is_asked = true;
+            is_eligible = false;
+            self.reach_with_post(15);
+        }
+        if is_eligible {
+            self.walk.eligible += 1;
+        } else {
+            self.seats[client].is_slow = true;
+        }
+    }
+
+    /// Traps that lie in the packet.
+    fn note_by_itself(&mut self, client: usize, post: &Post) {
+        let message = &post.message;
+        let reached = [
+            (1, !self.policy.allows(client, Verb::Write, &message.topic)),
+            (7, message.qos == 2 || post.is_repeated),
+            (10, message.topic.starts_with('$')),
+            (11, post.alias.is_some() && is_v5(self.seats[client].version)),
+            (13, message.is_retained),
+            (20, post.payload_bytes > INSPECT_BYTES),
+            (27, message.properties.contains(&0x02)),
+        ];
+        for (number, _) in reached.into_iter().filter(|(_, is_reached)| *is_reached) {
+            self.reach_with_post(number);
+        }
+    }
+
+    /// Traps that lie in who gets it.
+    fn note_copies(
+        &mut self,
+        client: usize,
+        post: &Post,
+        reader: usize,
+        wanted: &[(String, Subscription)],
+    ) {
+        let seat = &self.seats[reader];
+        let (qos, topic) = (post.message.qos, &post.message.topic);
+        let any = |is: &dyn Fn(&Subscription) -> bool| wanted.iter().any(|(_, it)| is(it));
+        let is_above_0 = qos > 0 && any(&|it| it.options & 3 > 0);
+        let reached = [
+            (2, !self.policy.allows(reader, Verb::Read, topic)),
+            (4, is_above_0),
+            (6, any(&|it| it.options & 3 < qos)),
+            (8, wanted.len() > 1),
+            (9, reader == client && any(&|it| it.options & NO_LOCAL != 0)),
+            (10, wanted.iter().any(|(filter, _)| filter.starts_with('$'))),
+            (12, any(&|it| it.identifier.is_some())),
+            (14, !seat.is_online),
+            (19, is_above_0 && (seat.has_receive_maximum || seat.is_holding)),
+            (20, !fits(seat, post)),
+            (28, is_v5(seat.version) != is_v5(self.seats[client].version)),
+            (29, seat.is_stalled),
+        ];
+        for (number, _) in reached.into_iter().filter(|(_, is_reached)| *is_reached) {
+            self.reach_with_post(number);
+        }
+    }
+
+    fn is_takable(&self, client: usize, post: &Post) -> bool {
+        let message = &post.message;
+        let has_alias = post.alias.is_some() && is_v5(self.seats[client].version);
+        message.qos == 0
+            && !message.is_retained
+            && !has_alias
+            && !message.topic.starts_with('$')
+            && post.payload_bytes <= INSPECT_BYTES
+            && self.policy.rules.is_none()
+    }
+
+    /// Whether nothing about this reader keeps the message from the card.
+    fn is_reachable(&self, post: &Post, reader: usize, wanted: &[(String, Subscription)]) -> bool {
+        let seat = &self.seats[reader];
+        let is_known = self.terms.brand.is_mosquitto();
+        let is_shared = wanted.iter().any(|(filter, _)| filter.starts_with('$'));
+        if !seat.is_online && is_known && !self.keeps_qos_0 {
+            return !is_shared;
+        }
+        // MQTT 3.1 cannot refuse a subscription, so its grant proves nothing.
+        let is_proven = seat.version != Some(Version::V31);
+        let is_plain = |(_, it): &(String, Subscription)| {
+            it.options & NO_LOCAL == 0 && it.identifier.is_none()
+        };
+        // How these are served is known of mosquitto alone.
+        let is_simple = wanted.len() == 1 && wanted.iter().all(is_plain) && fits(seat, post);
+        let is_single = wanted.len() == 1 || is_v5(seat.version);
+        let is_served_as_known = is_simple || (is_known && is_single);
+        seat.is_online && !seat.is_stalled && is_proven && !is_shared && is_served_as_known
+    }
+}
+
+/// Whether a copy fits what the subscriber takes, with what a copy has more.
+fn fits(seat: &Seat, post: &Post) -> bool {
+    let Some(max) = seat.packet_bytes_max.filter(|_| is_v5(seat.version)) else { return true };
+    let message = Message { payload: vec![0; post.payload_bytes], ..post.message.clone() };
+    encode_publish(&message, Version::V5).len() <= max
+}
+
+/// Whether a step changes, or may change, who gets messages on `topic`.
+fn touches(step: &Step, topic: &str) -> bool {
+    match &step.action {
+        Action::Subscribe { filters, .. } => {
+            filters.iter().any(|(filter, _)| matches(filter, topic))
+        }
+        Action::Unsubscribe(filters) => filters.iter().any(|filter| matches(filter, topic)),
+        _ => true,
+    }
+}
