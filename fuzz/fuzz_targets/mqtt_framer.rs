@@ -17,7 +17,9 @@ fuzz_target!(|input: (Vec<u8>, Vec<u8>, u64)| {
     let (client, broker, cuts) = input;
     frame(&client, cuts);
     for trust in [Trust::Observed, Trust::Suback] {
-        relay(trust, &client, &broker, cuts);
+        for is_late in [false, true] {
+            relay(trust, is_late, &client, &broker, cuts);
+        }
     }
 });
 
@@ -58,9 +60,12 @@ fn frame(bytes: &[u8], cuts: u64) {
     assert_eq!(seen, bytes);
 }
 
-fn relay(trust: Trust, client: &[u8], broker: &[u8], cuts: u64) {
+fn relay(trust: Trust, is_late: bool, client: &[u8], broker: &[u8], cuts: u64) {
     let mut core = Core::new(CoreConfig { trust, ..CoreConfig::default() });
     let (conn, now) = (ConnId(0), Instant::now());
+    if is_late {
+        core.expect_late_deliveries();
+    }
     core.handle_open(conn, now);
     let (mut up, mut down) = (chunks(client, cuts), chunks(broker, !cuts));
     loop {
@@ -72,7 +77,7 @@ fn relay(trust: Trust, client: &[u8], broker: &[u8], cuts: u64) {
         core.handle_broker(conn, from_broker.unwrap_or_default(), now);
     }
     core.handle_client_gone(conn, now);
-    if trust == Trust::Observed {
+    if trust == Trust::Observed && is_late {
         assert_eq!(core.to_broker(conn).as_slice(), client);
         let received: Vec<u8> = core.outbox(conn).chunks().flatten().copied().collect();
         assert!(broker.starts_with(&received), "bytes nobody sent");
