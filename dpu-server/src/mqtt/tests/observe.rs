@@ -193,6 +193,16 @@ fn what_a_stalled_subscriber_gets_late_teaches_nothing() {
     scene.core.handle_broker_blocked(b);
     serve(&mut scene, denied, &[a, b], &packet);
     assert_eq!(scene.core.counters().windows_whole, 0);
+    // And takes what waited for it before the window closes.
+    let (mut scene, denied, [a, b]) = plain();
+    let other = scene.connect(v311("o"));
+    probe(&mut scene, denied, &packet);
+    scene.core.handle_broker_blocked(b);
+    scene.broker_takes(other, Reason::SubscriberBacklogged, publish("t", "other"));
+    assert_eq!(scene.broker_gets(b), PINGREQ);
+    answer(&mut scene, b);
+    serve(&mut scene, denied, &[a, b], &packet);
+    assert_eq!(scene.core.counters().windows_whole, 0);
 }
 
 #[test]
