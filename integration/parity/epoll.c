@@ -524,3 +524,77 @@ CASE(an_edge_is_told_to_one_waiter)
 	}
 	say("%ld told", told);
 }
+
+static const unsigned kinds[] = {EPOLLIN, EPOLLIN | EPOLLOUT, EPOLLIN | EPOLLRDHUP | EPOLLET, EPOLLIN | EPOLLOUT | EPOLLONESHOT};
+
+CASE(a_listener_that_is_shut_down_keeps_its_registrations)
+{
+	for (int kind = 0; kind < 4; kind++) {
+		int fd = listener(), set = epoll_create1(0);
+		T(watch(set, EPOLL_CTL_ADD, fd, kinds[kind], 1));
+		look("listens", set, 0);
+		T(shutdown(fd, SHUT_RDWR));
+		look("shut down", set, 20);
+		look("again", set, 20);
+		T(watch(set, EPOLL_CTL_ADD, fd, EPOLLIN, 2));
+		T(listen(fd, 5));
+		look("listens again", set, 20);
+		int client = guest();
+		look("a client", set, kind == 3 ? 50 : 5000);
+		T(watch(set, EPOLL_CTL_MOD, fd, EPOLLIN, 3));
+		look("changed", set, 5000);
+		T(watch(set, EPOLL_CTL_DEL, fd, 0, 0));
+		close(client);
+		close(fd);
+		close(set);
+	}
+}
+
+CASE(a_registration_made_before_listen_is_the_same_after)
+{
+	for (int kind = 0; kind < 4; kind++)
+		for (int looks = 0; looks < 2; looks++) {
+			int fd = socket(AF_INET, SOCK_STREAM, 0), set = epoll_create1(0);
+			setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
+			T(watch(set, EPOLL_CTL_ADD, fd, kinds[kind], 1));
+			if (looks)
+				look("fresh", set, 0);
+			T(bind_v4(fd, "127.0.0.1", listen_port));
+			if (looks)
+				look("bound", set, 0);
+			T(listen(fd, 5));
+			look("listens", set, 20);
+			int client = guest();
+			look("a client", set, kind == 3 && looks ? 50 : 5000);
+			T(watch(set, EPOLL_CTL_MOD, fd, EPOLLIN | EPOLLOUT, 2));
+			look("changed", set, 5000);
+			close(client);
+			close(fd);
+			close(set);
+		}
+}
+
+CASE(a_registration_made_before_connect_is_the_same_after)
+{
+	int elsewhere = socket(AF_INET, SOCK_STREAM, 0);
+	setsockopt(elsewhere, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
+	T(bind_v4(elsewhere, "127.0.0.1", connect_port));
+	T(listen(elsewhere, 9));
+	for (int kind = 0; kind < 4; kind++)
+		for (int looks = 0; looks < 2; looks++) {
+			int fd = socket(AF_INET, SOCK_STREAM, 0), set = epoll_create1(0);
+			T(watch(set, EPOLL_CTL_ADD, fd, kinds[kind], 1));
+			if (looks)
+				look("fresh", set, 0);
+			T(connect_v4(fd, connect_port));
+			look("connected", set, 20);
+			look("again", set, 20);
+			int server = accept(elsewhere, NULL, NULL);
+			T(write(server, "x", 1));
+			await(fd, POLLIN);
+			look("bytes", set, kind == 3 ? 50 : 5000);
+			close(server);
+			close(fd);
+			close(set);
+		}
+}

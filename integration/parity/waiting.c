@@ -482,3 +482,34 @@ CASE(a_file_is_sent_though_signals_come)
 	end_signals(signal);
 	say("some went: %d, offset fits: %d", sent > 0 && sent < 16 << 20, offset == sent);
 }
+
+CASE(a_recv_of_nothing_waits_once)
+{
+	struct trio all = trio();
+	struct timeval limit = {.tv_usec = 30000};
+	struct timespec start;
+	T(setsockopt(all.server, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit));
+	now(&start);
+	T(recv(all.server, NULL, 0, 0));
+	T(recv(all.server, NULL, 0, MSG_WAITALL));
+	T(recv(all.server, NULL, 0, MSG_PEEK));
+	say("waited: %d", elapsed_ms(&start) >= 85);
+	T(recv(all.server, NULL, 0, MSG_DONTWAIT));
+	limit.tv_usec = 0;
+	T(setsockopt(all.server, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit));
+	for (int flags = 0; flags < 2; flags++) {
+		catch_signal(SIGUSR1, flags ? SA_RESTART : 0);
+		pthread_t signal = signal_waits();
+		T(recv(all.server, NULL, 0, 0));
+		end_signals(signal);
+	}
+	pthread_t other = after_ms(20, write_x, &all.client);
+	T(recv(all.server, NULL, 0, 0));
+	pthread_join(other, NULL);
+	T(recv(all.server, &(char){0}, 1, 0));
+	T(set_nonblocking(all.server, 1));
+	T(recv(all.server, NULL, 0, 0));
+	T(shutdown(all.client, SHUT_WR));
+	EXPECT(all.server, POLLIN | POLLOUT | POLLRDHUP);
+	T(recv(all.server, NULL, 0, 0));
+}

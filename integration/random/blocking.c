@@ -142,12 +142,13 @@ static void wake_up(char **wake, int count)
 	else if (is(wake[0], "shutdown")) {
 		struct file *file = file_of(call.slot);
 		say_result(shutdown(call.fd, SHUT_RDWR));
-		file->cannot_be_read = file->cannot_be_written = 1;
-		forget_registrations(file, 1);
 		world->must_swallow[0] = world->must_swallow[1] = 1;
 		if (file->kind == LISTENER) {
-			spend(file);
+			unlisten(file);
 			world->has_ghost = 1;
+		} else {
+			file->cannot_be_read = file->cannot_be_written = 1;
+			forget_edges(file);
 		}
 		soil(BY_PROGRAM);
 	} else if (is(call.name, "waitall") && is(wake[0], "write")) {
@@ -207,8 +208,8 @@ int blocking_step(char **words, int count)
 	const char *why = objection(words, wake);
 	if (!why && is(call.name, "epoll")) {
 		int count = epoll_wait(set_fd(call.set), call.found, 8, 0);
-		if (count)
-			say_found(call.found, count), why = "something is ready";
+		if (count > 0 && say_found(call.found, count))
+			why = "something is ready";
 	}
 	if (why) {
 		say_skipped(why);

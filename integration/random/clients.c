@@ -128,7 +128,7 @@ int client_step(char **words, int count)
 	if (client->fd < 0)
 		say_skipped("not connected");
 	else if (is(words[1], "state"))
-		say_events(state_of(client->fd, NULL)), say(", %ld there", waiting_bytes(client->fd));
+		say_events(state_of(client->fd)), say(", %ld there", waiting_bytes(client->fd));
 	else if (is(words[1], "read"))
 		takes(client, atol(words[3]));
 	else

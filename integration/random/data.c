@@ -90,9 +90,6 @@ static void take(int slot, char **words)
 	long length = atol(words[3]) % (TRANSFER_MAX + 1);
 	struct file *file = file_of(slot);
 	unsigned state = state_of_slot(slot);
-	/* docs/conformance.md: nothing of nothing. */
-	if (length == 0 && waiting_bytes(fd) <= 0 && takes_flags(words[2]))
-		length = 1;
 	int never_waits = flags & MSG_DONTWAIT || is_nonblocking(fd) || has_timeout(fd, SO_RCVTIMEO);
 	int is_over = state & (POLLHUP | POLLERR | POLLRDHUP) || (file && file->kind != CONNECTION);
 	int has_enough = state & POLLIN && (!(flags & MSG_WAITALL) || waiting_bytes(fd) >= length);
@@ -179,7 +176,7 @@ static int is_whole(int slot)
 	if (me || !link || link->client < 0 || file_of(slot)->cannot_be_read)
 		return 0;
 	unsigned over = POLLRDHUP | POLLHUP | POLLERR;
-	return !(state_of_slot(slot) & over) && !(state_of(world->clients[link->client].fd, NULL) & over);
+	return !(state_of_slot(slot) & over) && !(state_of(world->clients[link->client].fd) & over);
 }
 
 static int await(int fd, int events)

@@ -192,7 +192,7 @@ static int may_go_ahead(char **words)
 	if (!is(words[0], "write") || !words[1] || !words[2] || !words[3] || atol(words[3]) > 5000)
 		return 0;
 	struct link *link = link_of(atoi(words[1]) % SLOTS);
-	return link && link->client >= 0 && !(state_of(world->clients[link->client].fd, NULL) & (POLLRDHUP | POLLHUP));
+	return link && link->client >= 0 && !(state_of(world->clients[link->client].fd) & (POLLRDHUP | POLLHUP));
 }
 
 static void run_step(int number)

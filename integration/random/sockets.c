@@ -58,8 +58,10 @@ static void name(char **words)
 	socklen_t length = loopback(&address, is_v6(fd), is(words[2], "any"), is(words[2], "zero") ? 0 : listen_port);
 	int result = bind(fd, (void *)&address, length);
 	say_result(result);
-	if (result == 0 && file->kind == FRESH)
+	if (result == 0 && file->kind == FRESH) {
 		file->kind = BOUND;
+		file->is_named = !is(words[2], "zero");
+	}
 }
 
 /* listen S N */
@@ -231,13 +233,17 @@ static void end(char **words)
 	world->must_swallow[0] = world->must_swallow[1] = 1;
 	if (result < 0 || !file)
 		return;
-	if (file->kind == LISTENER && how != SHUT_WR)
-		spend(file);
+	if (file->kind == LISTENER) {
+		if (how != SHUT_WR)
+			unlisten(file);
+		soil(BY_PROGRAM);
+		return;
+	}
 	file->cannot_be_read |= how != SHUT_WR;
 	file->cannot_be_written |= how != SHUT_RD;
 	/* An edge of the acknowledgement of the FIN, which comes when it comes. */
 	if (how != SHUT_RD)
-		forget_registrations(file, 1);
+		forget_edges(file);
 	soil(BY_PROGRAM);
 }
 
@@ -323,11 +329,6 @@ static void show_name(char **words)
 	int slot = number(words[1]), fd = fd_of(slot);
 	struct sockaddr_storage address = {0};
 	socklen_t length = sizeof address;
-	struct file *file = file_of(slot);
-	if (file && file->kind == SPENT) {
-		say_skipped("spent");
-		return;
-	}
 	int result = is(words[0], "name") ? getsockname(fd, (void *)&address, &length)
 					  : getpeername(fd, (void *)&address, &length);
 	if (result < 0)

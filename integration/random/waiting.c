@@ -61,15 +61,7 @@ static void control(int set, char **words)
 	int slot = atoi(words[3]) % SLOTS, file = world->processes[me].slot_file[slot], *watched = watched_in(set);
 	int operation = is(words[2], "add") ? EPOLL_CTL_ADD : is(words[2], "mod") ? EPOLL_CTL_MOD : EPOLL_CTL_DEL;
 	struct epoll_event event = {.events = events_of(words[4])};
-	/* docs/conformance.md: its registrations went with it. */
-	if (file >= 0 && world->files[file].kind == SPENT) {
-		say_skipped("spent");
-		return;
-	}
 	event.data.u32 = (unsigned)slot | (unsigned)(file + 1) << 8;
-	/* docs/conformance.md: a listener is writable; and another file comes to a socket that is bound or connected. */
-	if (file >= 0 && world->files[file].kind != CONNECTION)
-		event.events &= ~(EPOLLOUT | (world->files[file].kind == LISTENER ? 0 : EPOLLET | EPOLLONESHOT));
 	/* The acknowledgement of its FIN is an edge on the kernel, and comes when it comes. */
 	if (file >= 0 && world->files[file].cannot_be_written)
 		event.events &= ~(unsigned)EPOLLET;
@@ -99,14 +91,12 @@ int say_found(struct epoll_event *found, int count)
 	int told = 0;
 	qsort(found, (size_t)count, sizeof *found, by_name);
 	for (int i = 0; i < count; i++) {
-		int file = (int)(found[i].data.u32 >> 8) - 1;
-		enum kind kind = file >= 0 ? world->files[file].kind : CONNECTION;
-		unsigned events = found[i].events & ~(kind == LISTENER ? (unsigned)EPOLLOUT : 0u);
-		/* docs/conformance.md: what stopped listening, or was refused, is another file. */
-		if (kind == SPENT || !events)
+		int slot = (int)(found[i].data.u32 & 255), file = (int)(found[i].data.u32 >> 8) - 1;
+		/* docs/conformance.md: a registration under a number that was closed, of what stopped listening or was refused. */
+		if (file >= 0 && world->files[file].is_replaced && world->processes[me].slot_file[slot] != file)
 			continue;
-		say(" [%d", (int)(found[i].data.u32 & 255));
-		say_events(events);
+		say(" [%d", slot);
+		say_events(found[i].events);
 		say("]");
 		told++;
 	}
@@ -114,12 +104,12 @@ int say_found(struct epoll_event *found, int count)
 	return told;
 }
 
-void forget_registrations(const struct file *file, int only_edges)
+void forget_edges(const struct file *file)
 {
 	for (int set = 0; set < SETS; set++)
 		for (int slot = 0; slot < SLOTS; slot++) {
 			int instance = world->processes[me].set_instance[set];
-			if (instance < 0 || file_of(slot) != file || (only_edges && !world->is_edge[instance][slot]))
+			if (instance < 0 || file_of(slot) != file || !world->is_edge[instance][slot])
 				continue;
 			epoll_ctl(set_fd(set), EPOLL_CTL_DEL, fd_of(slot), NULL);
 			world->watched[instance][slot] = -1;
@@ -130,7 +120,14 @@ void forget_registrations(const struct file *file, int only_edges)
 void spend(struct file *file)
 {
 	file->kind = SPENT;
-	forget_registrations(file, 0);
+	file->is_replaced = 1;
+}
+
+void unlisten(struct file *file)
+{
+	file->kind = file->is_named ? BOUND : SPENT;
+	file->is_replaced = 1;
+	file->waiting = file->port = 0;
 }
 
 void swallow_edges(void)
@@ -160,10 +157,7 @@ static void ask(char **words)
 	int slots[2] = {atoi(words[2]) % SLOTS, atoi(words[3]) % SLOTS};
 	struct pollfd watched[2];
 	for (int i = 0; i < 2; i++) {
-		struct file *file = file_of(slots[i]);
 		unsigned events = events_of(words[4]) & (POLLIN | POLLOUT | POLLRDHUP);
-		if (file && file->kind == LISTENER)
-			events &= ~(unsigned)POLLOUT;
 		watched[i] = (struct pollfd){.fd = fd_of(slots[i]), .events = (short)events};
 	}
 	int result = poll(watched, 2, atoi(words[1]));
@@ -181,11 +175,9 @@ static void choose(char **words)
 	FD_ZERO(&except);
 	int slots[2] = {atoi(words[2]) % SLOTS, atoi(words[3]) % SLOTS};
 	for (int i = 0; i < 2; i++) {
-		struct file *file = file_of(slots[i]);
 		FD_SET(fd_of(slots[i]), &in);
 		FD_SET(fd_of(slots[i]), &except);
-		if (file && file->kind != LISTENER)
-			FD_SET(fd_of(slots[i]), &out);
+		FD_SET(fd_of(slots[i]), &out);
 	}
 	struct timeval limit = {.tv_usec = atoi(words[1]) * 1000};
 	int result = select(1000, &in, &out, &except, &limit);

@@ -111,15 +111,14 @@ int local_port(int fd)
 						: ((struct sockaddr_in *)&name)->sin_port);
 }
 
-unsigned state_of(int fd, const struct file *file)
+unsigned state_of(int fd)
 {
 	struct pollfd watched = {.fd = fd, .events = POLLIN | POLLPRI | POLLOUT | POLLRDHUP};
 	poll(&watched, 1, 0);
-	unsigned state = (unsigned short)watched.revents;
-	return file && file->kind == LISTENER ? state & ~(unsigned)POLLOUT : state;
+	return (unsigned short)watched.revents;
 }
 
-unsigned state_of_slot(int slot) { return state_of(fd_of(slot), file_of(slot)); }
+unsigned state_of_slot(int slot) { return state_of(fd_of(slot)); }
 
 long waiting_bytes(int fd)
 {
@@ -190,7 +189,7 @@ static void round_trips(void)
 /* Whether so many bytes are there, or the end of the stream, behind which nothing comes. */
 static int has(int fd, long bytes)
 {
-	return waiting_bytes(fd) >= bytes || state_of(fd, NULL) & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL);
+	return waiting_bytes(fd) >= bytes || state_of(fd) & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL);
 }
 
 /* Bytes that are known to come, in either direction: large ones take the card several rounds. */

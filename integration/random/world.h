@@ -61,6 +61,8 @@ struct file {
 	int link; /* of a connection; -1 */
 	int port; /* of a listener */
 	int waiting;
+	int is_named; /* The program chose the port. */
+	int is_replaced; /* Another file came to its descriptors when it listened no more, or was refused. */
 	int cannot_be_read, cannot_be_written; /* shut */
 };
 /* One TCP connection between a client and the program. */
@@ -137,8 +139,8 @@ void name_slot(int slot, int fd, int file);
 int add_link(int client, int port);
 int local_port(int fd);
 long now_ms(void);
-/* What poll says of the descriptor now; of a listener without POLLOUT, see docs/conformance.md. */
-unsigned state_of(int fd, const struct file *file);
+/* What poll says of the descriptor now. */
+unsigned state_of(int fd);
 unsigned state_of_slot(int slot);
 long waiting_bytes(int fd);
 int has_timeout(int fd, int option);
@@ -163,10 +165,12 @@ void client_acts(char **words, int count);
 void client_connects(int client, int slot);
 void accept_peer(void);
 int set_fd(int set);
-/* Takes a file out of the epoll sets that watch it. */
-void forget_registrations(const struct file *file, int only_edges);
-/* It stopped listening, or was refused: docs/conformance.md. */
+/* Takes a file out of the epoll sets that watch it for edges. */
+void forget_edges(const struct file *file);
+/* It was refused: docs/conformance.md. */
 void spend(struct file *file);
+/* It listens no more. It is what it was before, if the program chose the port; else docs/conformance.md. */
+void unlisten(struct file *file);
 /* Takes what only one of both tells, if there is such. */
 void swallow_edges(void);
 /* What a look at an epoll set found, in the order of the names; how many that were. */

@@ -184,6 +184,9 @@ cases! {
     another_thread_may_read_what_a_set_told
     a_registration_wakes_whoever_waits_already
     an_edge_is_told_to_one_waiter
+    a_listener_that_is_shut_down_keeps_its_registrations
+    a_registration_made_before_listen_is_the_same_after
+    a_registration_made_before_connect_is_the_same_after
 
     // endings.c
     options_outlive_the_connection
@@ -249,6 +252,7 @@ cases! {
     a_shutdown_of_a_listener_ends_every_kind_of_wait
     closing_a_watched_descriptor_wakes_nobody
     a_file_is_sent_though_signals_come
+    a_recv_of_nothing_waits_once
 
     // descriptors.c
     a_duplicate_keeps_the_connection_until_the_last_close

@@ -18,6 +18,8 @@ pub(crate) enum Outcome {
     /// Wait until the placeholder is readable, then try again. So many bytes have been moved: what the call returns if the
     /// wait ends otherwise.
     AwaitReadable { moved: usize },
+    /// Wait until the placeholder is readable. However the wait ends, the call returns 0: it was to move nothing.
+    AwaitOnce,
     /// Wait until more arrives than these bytes, which have been looked at, then try again.
     AwaitMore { moved: usize },
     /// Wait until the listener's placeholder has something, then try again.

@@ -63,7 +63,10 @@ pub(crate) fn withdraw(fd: RawFd) -> Result<(), Errno> {
     for (alias, entry) in all {
         // What the kernel's sets have not been told of yet comes first.
         user_level::waited_elsewhere(alias);
-        let watches = registrations::of(alias);
+        let watches: Vec<Watch> = registrations::of(alias)
+            .into_iter()
+            .map(|watch| if old.kind() == Kind::Listener { watch.as_asked() } else { watch })
+            .collect();
         for watch in &watches {
             // Another copy of the file, in another process, would keep the registration alive.
             let set = descriptor::borrow(watch.epoll);
@@ -109,21 +112,27 @@ fn put(fd: RawFd, old: Entry, new: Entry, placeholder: &OwnedFd) -> Result<(), E
     replaced
 }
 
-/// Takes the old file out of the epoll sets it is in. Those that are gone meanwhile are forgotten.
+/// Takes the old file out of the epoll sets it is in. Those that are gone meanwhile are forgotten; those for one event that has
+/// come are for nothing from now on.
 fn unregister(fd: RawFd) -> Vec<Watch> {
-    std::iter::from_fn(|| watches::take(fd))
-        .filter(|watch| {
-            epoll::delete(descriptor::borrow(watch.epoll), descriptor::borrow(fd)).is_ok()
-        })
-        .collect()
+    let mut watches: Vec<Watch> = std::iter::from_fn(|| watches::take(fd)).collect();
+    let is_for_one = |watch: &Watch| watch.events & libc::EPOLLONESHOT.cast_unsigned() != 0;
+    if watches.iter().any(is_for_one) {
+        let known = registrations::of(fd);
+        for watch in watches.iter_mut().filter(|watch| is_for_one(watch)) {
+            let spent = known.iter().find(|it| it.epoll == watch.epoll && it.is_spent());
+            *watch = spent.copied().unwrap_or(*watch);
+        }
+    }
+    watches.retain(|watch| {
+        epoll::delete(descriptor::borrow(watch.epoll), descriptor::borrow(fd)).is_ok()
+    });
+    watches
 }
 
 fn register(fd: RawFd, entry: Entry, watch: Watch) {
-    let mut flags = EventFlags::from_bits_retain(watch.events);
-    if entry.kind() == Kind::Listener {
-        // It is never writable, but its placeholder always is.
-        flags.remove(EventFlags::OUT | EventFlags::WRNORM | EventFlags::WRBAND);
-    }
+    let watch = if entry.kind() == Kind::Listener { watch.of_listener() } else { watch };
+    let flags = EventFlags::from_bits_retain(watch.events);
     let set = descriptor::borrow(watch.epoll);
     let data = EventData::new_u64(watch.data);
     if let Err(errno) = epoll::add(set, descriptor::borrow(fd), data, flags) {

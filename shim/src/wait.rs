@@ -55,7 +55,9 @@ impl Waiting {
         match outcome {
             Outcome::AwaitReadable { moved: 0 } => self.readable(fd),
             Outcome::AwaitReadable { .. } if descriptor::is_nonblocking(fd) => Err(Errno::AGAIN),
-            Outcome::AwaitReadable { .. } => self.ready(fd, libc::POLLIN, Timeout::Recv, false),
+            Outcome::AwaitReadable { .. } | Outcome::AwaitOnce => {
+                self.ready(fd, libc::POLLIN, Timeout::Recv, false)
+            }
             Outcome::AwaitAcceptable => self.ready(fd, libc::POLLIN, Timeout::Recv, true),
             Outcome::AwaitWritable { may_restart, .. } => {
                 self.ready(fd, libc::POLLOUT, Timeout::Send, may_restart)

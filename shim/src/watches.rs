@@ -32,6 +32,38 @@ pub(crate) struct Watch {
     pub(crate) data: u64,
 }
 
+/// Room to write, by its three names.
+const ROOM: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM | libc::EPOLLWRBAND).cast_unsigned();
+/// No socket ever tells it: in a listener's registration it stands for the room that was asked for.
+const LEFT_OUT: u32 = libc::EPOLLMSG.cast_unsigned();
+/// What stays of a registration for one event once that has come (`EP_PRIVATE_BITS` of the kernel).
+const KEPT_WHEN_SPENT: u32 =
+    (libc::EPOLLWAKEUP | libc::EPOLLONESHOT | libc::EPOLLET | libc::EPOLLEXCLUSIVE).cast_unsigned();
+
+impl Watch {
+    /// Whether it was for one event, which has come.
+    pub(crate) fn is_spent(self) -> bool {
+        self.events & !KEPT_WHEN_SPENT == 0
+    }
+
+    /// As a listener's placeholder has it.
+    pub(crate) fn of_listener(self) -> Watch {
+        Watch { events: of_listener(self.events), ..self }
+    }
+
+    /// As the program asked for it, of a listener.
+    pub(crate) fn as_asked(self) -> Watch {
+        let room = if self.events & LEFT_OUT == 0 { 0 } else { libc::EPOLLOUT.cast_unsigned() };
+        Watch { events: self.events & !LEFT_OUT | room, ..self }
+    }
+}
+
+/// What a listener's placeholder is watched for, in place of `events`: it is never writable, but its placeholder always is.
+pub(crate) fn of_listener(events: u32) -> u32 {
+    let left_out = if events & ROOM == 0 { 0 } else { LEFT_OUT };
+    events & !ROOM | left_out
+}
+
 fn key(epoll: RawFd, fd: RawFd) -> u64 {
     u64::from(epoll.cast_unsigned()) << 32 | u64::from(fd.cast_unsigned())
 }
@@ -82,6 +114,26 @@ pub(crate) fn take(fd: RawFd) -> Option<Watch> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_listener_is_not_watched_for_room_until_it_listens_no_more() {
+        let [both, input] = [libc::EPOLLIN | libc::EPOLLOUT, libc::EPOLLIN].map(|events| Watch {
+            epoll: 5,
+            events: events.cast_unsigned(),
+            data: 1,
+        });
+        assert_eq!(both.of_listener().events & ROOM, 0);
+        assert_eq!(both.of_listener().as_asked(), both);
+        assert_eq!(input.of_listener().as_asked(), input);
+        assert_eq!(input.of_listener(), input);
+    }
+
+    #[test]
+    fn a_registration_for_one_event_is_spent_when_nothing_else_is_left_of_it() {
+        let watch = |events: i32| Watch { epoll: 5, events: events.cast_unsigned(), data: 1 };
+        assert!(watch(libc::EPOLLONESHOT | libc::EPOLLET).is_spent());
+        assert!(!watch(libc::EPOLLONESHOT | libc::EPOLLHUP).is_spent());
+    }
 
     /// One test, because the table is the process's.
     #[test]

@@ -120,7 +120,7 @@ fn drive(fd: RawFd, mut attempt: impl FnMut(Woken) -> Outcome) -> Option<isize> 
                 unsafe { libc::raise(libc::SIGPIPE) };
                 return Some(failed(Errno::PIPE));
             }
-            Outcome::AwaitAcceptable | Outcome::AwaitConnected(_) => 0,
+            Outcome::AwaitAcceptable | Outcome::AwaitConnected(_) | Outcome::AwaitOnce => 0,
             Outcome::AwaitReadable { moved }
             | Outcome::AwaitMore { moved }
             | Outcome::AwaitWritable { moved, .. } => moved,
@@ -135,6 +135,9 @@ fn drive(fd: RawFd, mut attempt: impl FnMut(Woken) -> Outcome) -> Option<isize> 
             // Another thread closed the descriptor, and perhaps opened another connection there, whose bytes are not ours.
             Ok(_) if moved_on(entry, table::get(fd)) => {
                 return Some(if moved > 0 { moved.cast_signed() } else { failed(Errno::BADF) });
+            }
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR) if outcome == Outcome::AwaitOnce => {
+                return Some(0);
             }
             Ok(reason) => woken = reason,
             Err(Errno::NOTSOCK) if moved == 0 => return forget_stale(fd),

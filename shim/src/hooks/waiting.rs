@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use libc::{c_int, c_long, epoll_event, sigset_t, timespec};
 
-use super::polling::ROOM;
 use super::{fail, hook, int, note};
 use crate::descriptors;
 use crate::epoll::{self, Collected, Control, Interest};
@@ -100,8 +99,7 @@ hook! {
             }
         }
         let mut quiet = interest.filter(|_| kind == Kind::Listener).map(|interest| epoll_event {
-            // A listener is never writable, but its placeholder always is.
-            events: interest.events & !u32::from(ROOM.cast_unsigned()),
+            events: watches::of_listener(interest.events),
             u64: interest.data,
         });
         let asked = quiet.as_mut().map_or(event, |quiet| &raw mut *quiet);

@@ -151,7 +151,10 @@ pub(super) fn stop(fd: RawFd) -> Outcome {
     if let Some(record) = record {
         record.bind_options.set_on(fd);
         record.listen_options.set_on(fd);
-        if record.is_port_named && bind::place(fd, record.address).is_err() {
+        if !record.is_port_named {
+            // As Linux has it: the port is free again, and stays in the socket's name.
+            state::lock().name(table::get(fd), record.address);
+        } else if bind::place(fd, record.address).is_err() {
             say!(Warn, "{} was taken meanwhile", record.address);
         }
     }

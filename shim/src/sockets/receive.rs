@@ -9,7 +9,7 @@ use std::os::fd::RawFd;
 use mqttshim_session::{Read, Session};
 use rustix::io::Errno;
 
-use crate::descriptor;
+use crate::descriptor::{self, is_nonblocking};
 use crate::outcome::{Outcome, Target, Woken};
 use crate::sockets::{connection, failed_or_stale};
 use crate::table;
@@ -93,7 +93,14 @@ impl<'a, 'b> Receive<'a, 'b> {
         match session.read(target.socket.slot, descriptor::borrow(target.fd), &mut [], true) {
             Read::Bytes(_) if self.has_hole => Outcome::Fail(Errno::FAULT),
             Read::Bytes(_) | Read::Eof => Outcome::moved(0),
-            Read::Empty => self.found_nothing(woken),
+            Read::Empty => match self.found_nothing(woken) {
+                // tcp_recvmsg(): it waits once, and asks for what came only if there is something left to take.
+                Outcome::AwaitReadable { .. } if !self.has_hole => match is_nonblocking(self.fd) {
+                    true => Outcome::Fail(Errno::AGAIN),
+                    false => Outcome::AwaitOnce,
+                },
+                outcome => outcome,
+            },
             Read::Failed(errno) => failed_or_stale(self.fd, errno),
         }
     }
