@@ -41,7 +41,12 @@ fn connect(core: &mut Core, conn: ConnId, now: Instant) {
 
 /// One publisher, and so many subscribers of this filter.
 fn core_with(subscribers: u32, filter: &str, now: Instant) -> Core {
-    let mut core = Core::new(CoreConfig { trust: Trust::Suback, ..CoreConfig::default() });
+    core_that_trusts(Trust::Suback, subscribers, filter, now)
+}
+
+/// The same, however it trusts.
+fn core_that_trusts(trust: Trust, subscribers: u32, filter: &str, now: Instant) -> Core {
+    let mut core = Core::new(CoreConfig { trust, ..CoreConfig::default() });
     connect(&mut core, PUBLISHER, now);
     let mut subscribe = vec![0, 1, 0, filter.len() as u8];
     subscribe.extend(filter.as_bytes());
@@ -89,6 +94,29 @@ fn fan_out(c: &mut Criterion) {
             let packet = publish("bench/1/topic", 64);
             b.iter_custom(|iterations| time_publishes(&mut core, &packet, iterations, now));
             assert_eq!(core.counters().publishes_broker.iter().sum::<u64>(), 0);
+        });
+    }
+    for subscribers in [1, 1_000] {
+        group.throughput(Throughput::Elements(subscribers.into()));
+        group.bench_function(format!("observed_fan_out_1_to_{subscribers}"), |b| {
+            let trust = Trust::Observed;
+            let mut core = core_that_trusts(trust, subscribers, "bench/+/topic", now);
+            let packet = publish("bench/1/topic", 64);
+            // The first is not looked at, the second is watched.
+            core.handle_client(PUBLISHER, &packet.repeat(2), now);
+            for number in 1..=subscribers {
+                core.handle_broker(ConnId(number), &packet.repeat(2), now);
+            }
+            core.handle_broker(PUBLISHER, &[0xD0, 0, 0xD0, 0], now);
+            core.handle_client(PUBLISHER, &packet, now);
+            for number in 1..=subscribers {
+                core.handle_broker(ConnId(number), &packet, now);
+            }
+            core.handle_broker(PUBLISHER, &[0xD0, 0], now);
+            empty(&mut core);
+            let slow = core.counters().publishes_broker.iter().sum::<u64>();
+            b.iter_custom(|iterations| time_publishes(&mut core, &packet, iterations, now));
+            assert_eq!(core.counters().publishes_broker.iter().sum::<u64>(), slow);
         });
     }
     group.finish();

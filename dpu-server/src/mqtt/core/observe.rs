@@ -271,21 +271,26 @@ impl Core {
     }
 }
 
-/// The copy that each target is to get.
+/// The copy that each target is to get. One that is too large for its subscriber neither card nor broker sends: that it does not come
+/// proves nothing.
 fn expected(
     observer: &Observer,
     publisher: ConnId,
     publish: &Publish<'_>,
     route: &Route,
 ) -> Vec<Expected> {
-    let encode = |&variant: &Variant| observer.copy(&publish.encode(variant).packet);
+    let encode = |&variant: &Variant| {
+        let packet = publish.encode(variant).packet;
+        (observer.copy(&packet), packet.len())
+    };
     let copies: Vec<_> = route.variants().iter().map(encode).collect();
     let of_conn: HashMap<_, _> = route.subscribers(publisher).into_iter().collect();
-    let of_target = |target: &Target| Expected {
-        subscriber: (target.conn, of_conn[&target.conn]),
-        copy: copies[usize::from(target.variant)],
+    let of_target = |target: &Target| {
+        let (copy, bytes) = copies[usize::from(target.variant)];
+        let subscriber = (target.conn, of_conn[&target.conn]);
+        (bytes <= target.packet_bytes_max as usize).then_some(Expected { subscriber, copy })
     };
-    route.targets_for(publisher).map(of_target).collect()
+    route.targets_for(publisher).filter_map(of_target).collect()
 }
 
 /// Whether the broker did what the card would have done; `None` if that cannot be told.

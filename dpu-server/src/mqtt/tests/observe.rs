@@ -433,3 +433,27 @@ fn a_subscription_that_was_renewed_is_another_one() {
     teach(&mut scene, publisher, &both, "t");
     scene.card_takes(publisher, publish("t", "1"));
 }
+
+#[test]
+fn who_misses_what_is_too_large_for_it_is_not_left_out() {
+    let mut scene = observing();
+    let large = publish("t", "a large message");
+    let properties = [0x27, 0, 0, 0, large.len() as u8 - 2];
+    let small = scene.connect(ConnectPacket { properties: &properties, ..v5("small") });
+    scene.subscribe_v5(small, &[], "t", 0);
+    let a = scene.subscriber("a", "t");
+    let publisher = scene.connect(v311("p"));
+    first(&mut scene, publisher, "t");
+    for _ in 0..2 * MISSES {
+        probe(&mut scene, publisher, &large);
+        serve(&mut scene, publisher, &[a], &large);
+    }
+    probe(&mut scene, publisher, &publish("t", "1"));
+    scene.broker(small, publish_v5("t", &[], "1"));
+    serve(&mut scene, publisher, &[a], &publish("t", "1"));
+    scene.card_takes(publisher, publish("t", "2"));
+    assert_eq!(
+        scene.client_gets(small),
+        [publish_v5("t", &[], "1"), publish_v5("t", &[], "2")].concat()
+    );
+}
