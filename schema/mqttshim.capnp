@@ -28,6 +28,7 @@ struct Message {
     notice @14 :Notice;
     reply @15 :Reply;
     heartbeat @16 :Heartbeat;
+    policyChanged @17 :PolicyChanged;
   }
 }
 
@@ -151,6 +152,7 @@ struct Notice {
     listenerOutsideGone @3;
     connectionOutside @4;
     connectionOutsideGone @5;
+    libraryLoaded @6;
   }
 }
 
@@ -162,3 +164,11 @@ struct Reply {
 }
 
 struct Heartbeat { sequence @0 :UInt64; }
+
+# The program opened a file for reading, or loads a library: what it permits may be different from here on.
+struct PolicyChanged {
+  session @0 :UInt32;
+  stamp @1 :UInt64;
+  # How often that happened since the session began. 0 says that nothing did yet, and that every time will be told.
+  epoch @2 :UInt64;
+}

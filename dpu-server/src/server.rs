@@ -25,13 +25,13 @@ use std::time::{Duration, Instant};
 use mqttshim_agent::Agent;
 use mqttshim_channel::emulated::Listener;
 use mqttshim_channel::in_process::{InProcess, pair};
-use mqttshim_schema::DATA_OVERHEAD_BYTES;
+use mqttshim_schema::{DATA_OVERHEAD_BYTES, SessionId};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::attach::Attach;
 use crate::attach::intercept::Intercept;
-use crate::card::{Card, CardConfig};
+use crate::card::{AsTold, Card, CardConfig, PolicyEpochs};
 use crate::metrics::{Board, Publisher, Snapshot};
 use crate::stack::kernel::Kernel;
 use crate::stack::{Event, Stack, Watch};
@@ -74,6 +74,12 @@ pub enum Host {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Watching {
     writable: bool,
+}
+
+impl PolicyEpochs for Agent {
+    fn policy_epoch(&self, session: SessionId) -> u64 {
+        Agent::policy_epoch(self, session)
+    }
 }
 
 /// Why the data plane cannot go on.
@@ -148,7 +154,11 @@ impl Server {
         self.keep_channel(now)?;
         let was_plugged = self.card.attach.is_plugged();
         let mut moved = self.turn_agent(now);
-        moved |= self.card.turn(&self.events, now);
+        let epochs: &dyn PolicyEpochs = match &self.host {
+            Host::Local { agent, .. } => agent.as_ref(),
+            Host::Emulated { .. } => &AsTold,
+        };
+        moved |= self.card.turn(&self.events, now, epochs);
         self.events.clear();
         if moved {
             self.turn_agent(now);
@@ -289,7 +299,7 @@ impl Server {
             let deadline = self.card.next_deadline().unwrap_or_else(Instant::now);
             let timeout = deadline.saturating_duration_since(Instant::now());
             self.card.stack.wait(Some(timeout.min(SLEEP_MAX)), &mut self.events)?;
-            self.card.turn(&self.events, Instant::now());
+            self.card.turn(&self.events, Instant::now(), &AsTold);
             self.events.clear();
         }
         Ok(())

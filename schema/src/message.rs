@@ -77,6 +77,8 @@ pub enum Notice {
     ConnectionOutside,
     /// One such connection is gone.
     ConnectionOutsideGone,
+    /// The program loaded a shared object by itself, perhaps a plugin.
+    LibraryLoaded,
 }
 
 /// What an [`Message::Option`] asks for.
@@ -254,5 +256,15 @@ pub enum Message<'a> {
     Heartbeat {
         /// Counts up.
         sequence: u64,
+    },
+    /// Host to card: the program opened a file for reading, or loads a library, so what it permits may be different from
+    /// here on. Before everything it wrote afterwards; perhaps before some of what it wrote earlier.
+    PolicyChanged {
+        /// Whose.
+        session: SessionId,
+        /// Its place in the session's order.
+        stamp: Stamp,
+        /// How often that happened since the session began. 0: it has not yet, and every time will be told.
+        epoch: u64,
     },
 }

@@ -37,7 +37,7 @@ fn parts() -> impl Strategy<Value = Parts> {
         vec((any::<i32>(), any::<i32>(), vec(any::<u8>(), 0..40)), 0..=OPTIONS_MAX),
     );
     let numbers = (any::<[u32; 3]>(), any::<[i32; 2]>(), any::<[u64; 2]>());
-    (0..17u8, any::<u8>(), numbers, [address(), address()], variable).prop_map(
+    (0..18u8, any::<u8>(), numbers, [address(), address()], variable).prop_map(
         |(member, choice, (ids, signed, stamps), addresses, (text, value, stream, options))| {
             Parts { member, ids, signed, stamps, addresses, text, value, stream, options, choice }
         },
@@ -90,7 +90,8 @@ impl Parts {
             13 => self.option(),
             14 => self.notice(),
             15 => Message::Reply { request, errno, address: local, value: &self.value },
-            _ => Message::Heartbeat { sequence: stamp },
+            16 => Message::Heartbeat { sequence: stamp },
+            _ => Message::PolicyChanged { session: SessionId(self.ids[0]), stamp, epoch: read },
         }
     }
 
@@ -140,7 +141,8 @@ impl Parts {
             Notice::ListenerOutsideGone,
             Notice::ConnectionOutside,
             Notice::ConnectionOutsideGone,
-        ][usize::from(self.choice % 6)];
+            Notice::LibraryLoaded,
+        ][usize::from(self.choice % 7)];
         let (session, stamp) = (SessionId(self.ids[0]), self.stamps[0]);
         Message::Notice { session, stamp, what, detail: &self.text }
     }

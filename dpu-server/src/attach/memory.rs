@@ -36,6 +36,8 @@ enum Step {
     Opened(SessionId),
     Ended(SessionId),
     Outside(SessionId, i32, i32),
+    Policy(SessionId, u64),
+    Library(SessionId),
     Bind(RequestId, SessionId, Token, SocketAddr),
     Listen(RequestId, Key),
     Connect(RequestId, SessionId, Token, SocketAddr),
@@ -90,7 +92,12 @@ impl Script {
 
     /// A broker appears.
     pub fn open(&mut self, session: SessionId) {
-        self.push(Step::Opened(session), b"script");
+        self.open_as(session, "script");
+    }
+
+    /// A broker of this program appears.
+    pub fn open_as(&mut self, session: SessionId, program: &str) {
+        self.push(Step::Opened(session), program.as_bytes());
     }
 
     /// A broker is gone.
@@ -101,6 +108,16 @@ impl Script {
     /// The number of its sockets outside the card changes.
     pub fn outside(&mut self, session: SessionId, listeners: i32, connections: i32) {
         self.push(Step::Outside(session, listeners, connections), b"");
+    }
+
+    /// It may permit something else from here on; the `epoch`th time.
+    pub fn policy(&mut self, session: SessionId, epoch: u64) {
+        self.push(Step::Policy(session, epoch), b"");
+    }
+
+    /// It loads a shared object.
+    pub fn library(&mut self, session: SessionId, path: &str) {
+        self.push(Step::Library(session), path.as_bytes());
     }
 
     /// It binds.
@@ -209,6 +226,11 @@ impl Attach for Script {
             Step::Ended(session) => Input::SessionEnded { session },
             Step::Outside(session, listeners, connections) => {
                 Input::Outside { session, listeners, connections }
+            }
+            Step::Policy(session, epoch) => Input::PolicyEpoch { session, epoch },
+            Step::Library(session) => {
+                let path = std::str::from_utf8(message).unwrap_or_default();
+                Input::LibraryLoaded { session, path }
             }
             Step::Bind(request, session, token, address) => {
                 Input::Bind { request, session, token, uid: 0, address, options: Vec::new() }

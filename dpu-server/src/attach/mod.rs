@@ -50,6 +50,20 @@ pub enum Input<'a> {
         /// Change of the number of outgoing connections.
         connections: i32,
     },
+    /// The broker may permit something else than before: it opened a file for reading, or loads a library.
+    PolicyEpoch {
+        /// Whose.
+        session: SessionId,
+        /// How often so far. 0: never, and each time will be told.
+        epoch: u64,
+    },
+    /// The broker loaded a shared object, perhaps a plugin.
+    LibraryLoaded {
+        /// Whose.
+        session: SessionId,
+        /// Its file, as the broker named it.
+        path: &'a str,
+    },
     /// Bind a new socket. Answered by [`Attach::opened`], if it worked, and [`Attach::reply`].
     Bind {
         /// For the reply.

@@ -10,7 +10,7 @@
 use std::time::Instant;
 
 use super::sockets::{Broker, Client, Entry, Kind, Stream};
-use super::{ACCEPT_RETRY, ACCEPTS_MAX, Card, READS_MAX, TO_BROKER_BYTES_MAX};
+use super::{ACCEPT_RETRY, ACCEPTS_MAX, Card, PolicyEpochs, READS_MAX, TO_BROKER_BYTES_MAX};
 use crate::attach::Attach;
 use crate::mqtt::ConnId;
 use crate::stack::{AcceptError, Event, Key, Received, Stack};
@@ -186,7 +186,7 @@ impl<A: Attach, S: Stack> Card<A, S> {
     }
 
     /// Reads each readable client once.
-    pub(super) fn read(&mut self, now: Instant) -> bool {
+    pub(super) fn read(&mut self, now: Instant, epochs: &dyn PolicyEpochs) -> bool {
         let mut moved = false;
         for _ in 0..self.readable.len().min(READS_MAX) {
             let Some(key) = self.readable.pop_front() else { break };
@@ -206,7 +206,10 @@ impl<A: Attach, S: Stack> Card<A, S> {
             moved = true;
             match self.stack.recv(key, &mut self.read_buffer) {
                 Received::Bytes(bytes) => {
-                    core.handle_client(conn, &self.read_buffer[..bytes], now);
+                    let session = &mut self.sessions[session];
+                    // After the read: what was changed before these bytes came is known before they are looked at.
+                    session.reach_policy_epoch(epochs.policy_epoch(session.id));
+                    session.core.handle_client(conn, &self.read_buffer[..bytes], now);
                     stream.may_read = bytes == self.read_buffer.len() || stream.has_end;
                     if stream.may_read {
                         self.queue_read(key);

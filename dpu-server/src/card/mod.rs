@@ -22,6 +22,7 @@
 mod clients;
 mod endings;
 mod flush;
+mod policy;
 mod requests;
 mod sockets;
 mod survey;
@@ -39,6 +40,7 @@ use crate::mqtt::{Core, CoreConfig, Counters as CoreCounters};
 use crate::stack::{Batch, Event, Key, Sent, Stack};
 use sockets::Entry;
 
+pub use policy::{AsTold, PolicyEpochs};
 pub use survey::Survey;
 
 /// Bytes taken from a client in one read.
@@ -73,6 +75,8 @@ struct Session {
     id: SessionId,
     core: Core,
     program: String,
+    /// The greatest policy epoch the core was told of.
+    policy_epoch: u64,
     /// Sockets that belong to it, lingering ones included.
     sockets: usize,
     /// Over: no host knows it any more, its connections linger.
@@ -156,7 +160,7 @@ impl<A: Attach, S: Stack> Card<A, S> {
     ///
     /// A PUBLISH passes through it in one go: `read` hands it to the core, which fills outboxes or the queue to the
     /// broker, and `flush` empties them.
-    pub fn turn(&mut self, events: &[Event], now: Instant) -> bool {
+    pub fn turn(&mut self, events: &[Event], now: Instant, epochs: &dyn PolicyEpochs) -> bool {
         self.note_events(events, now);
         let mut moved = self.take_requests(now);
         while let Some(session) = self.attach.poll_lost() {
@@ -164,7 +168,7 @@ impl<A: Attach, S: Stack> Card<A, S> {
             moved = true;
         }
         moved |= self.accept(now);
-        moved |= self.read(now);
+        moved |= self.read(now, epochs);
         self.keep_time(now);
         moved |= self.flush(now);
         moved | self.attach.flush(now)

@@ -79,6 +79,8 @@ impl<A: Attach, S: Stack> Card<A, S> {
                 tracing::info!(session = session.0, program, "session open");
             }
             Input::SessionEnded { session } => self.end_session(session, now),
+            Input::PolicyEpoch { session, epoch } => self.policy_told(session, epoch),
+            Input::LibraryLoaded { session, path } => self.library_loaded(session, path),
             Input::Outside { session, listeners, connections } => {
                 let index = self.session(session);
                 self.sessions[index].core.handle_outside(listeners, connections);
@@ -87,12 +89,13 @@ impl<A: Attach, S: Stack> Card<A, S> {
     }
 
     /// The session's index; its first mention makes it.
-    fn session(&mut self, id: SessionId) -> usize {
+    pub(super) fn session(&mut self, id: SessionId) -> usize {
         *self.by_id.entry(id).or_insert_with(|| {
             self.sessions.insert(Session {
                 id,
                 core: Core::new(self.config.core.clone()),
                 program: String::new(),
+                policy_epoch: 0,
                 sockets: 0,
                 is_ended: false,
             })

@@ -42,6 +42,7 @@ pub(super) fn message<'a>(
         Which::Notice(from) => source.notice(from?),
         Which::Reply(from) => source.reply(from?),
         Which::Heartbeat(from) => Ok(Message::Heartbeat { sequence: from?.get_sequence() }),
+        Which::PolicyChanged(from) => Ok(policy_changed(from?)),
     }
 }
 
@@ -125,6 +126,7 @@ impl<'a> Source<'a> {
             Ok(What::ListenerOutsideGone) => Notice::ListenerOutsideGone,
             Ok(What::ConnectionOutside) => Notice::ConnectionOutside,
             Ok(What::ConnectionOutsideGone) => Notice::ConnectionOutsideGone,
+            Ok(What::LibraryLoaded) => Notice::LibraryLoaded,
             Err(NotInSchema(number)) => return Err(DecodeError::UnknownNotice(number)),
         };
         Ok(Message::Notice {
@@ -234,6 +236,14 @@ fn close(from: wire::close::Reader<'_>) -> Result<Message<'static>, DecodeError>
         stamp: from.get_stamp(),
         unread: from.get_unread(),
     })
+}
+
+fn policy_changed(from: wire::policy_changed::Reader<'_>) -> Message<'static> {
+    Message::PolicyChanged {
+        session: SessionId(from.get_session()),
+        stamp: from.get_stamp(),
+        epoch: from.get_epoch(),
+    }
 }
 
 fn address(

@@ -160,6 +160,12 @@ fn events(message: &Message<'_>, root: wire::message::Builder<'_>) {
             to.set_value(value);
         }
         Message::Heartbeat { sequence } => root.init_heartbeat().set_sequence(sequence),
+        Message::PolicyChanged { session, stamp, epoch } => {
+            let mut to = root.init_policy_changed();
+            to.set_session(session.0);
+            to.set_stamp(stamp);
+            to.set_epoch(epoch);
+        }
         Message::Data { .. } | Message::Credit { .. } | Message::Blocked { .. } => {
             unreachable!("written by stream.rs")
         }
@@ -234,5 +240,6 @@ fn wire_notice(what: Notice) -> wire::notice::What {
         Notice::ListenerOutsideGone => What::ListenerOutsideGone,
         Notice::ConnectionOutside => What::ConnectionOutside,
         Notice::ConnectionOutsideGone => What::ConnectionOutsideGone,
+        Notice::LibraryLoaded => What::LibraryLoaded,
     }
 }

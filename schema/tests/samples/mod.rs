@@ -125,5 +125,10 @@ fn options_and_notices() -> Vec<(&'static str, Message<'static>)> {
         ("notice_listener_outside_gone", notice(Notice::ListenerOutsideGone)),
         ("notice_connection_outside", notice(Notice::ConnectionOutside)),
         ("notice_connection_outside_gone", notice(Notice::ConnectionOutsideGone)),
+        ("notice_library_loaded", notice(Notice::LibraryLoaded)),
+        (
+            "policy_changed",
+            Message::PolicyChanged { session: SESSION, stamp: STAMP, epoch: 0x4142_4344_4546_4748 },
+        ),
     ]
 }

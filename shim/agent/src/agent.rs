@@ -277,6 +277,12 @@ impl Agent {
         self.close_door(now + CARD_WAIT);
     }
 
+    /// How often what the program of a session permits may have changed, at this moment: whatever it did before this call is
+    /// counted, also where its [`PolicyChanged`](mqttshim_schema::Message::PolicyChanged) is still on its way. One atomic load.
+    pub fn policy_epoch(&self, session: SessionId) -> u64 {
+        self.peers.get(&session).map_or(0, |peer| peer.host.policy_epoch())
+    }
+
     /// Says that the owner is about to sleep on [`readiness`](Self::readiness). `false`: something came in, take a turn first.
     pub fn prepare_sleep(&mut self) -> bool {
         if self.card.is_none() || self.is_congested() {

@@ -62,7 +62,8 @@ impl Agent {
             | Message::Blocked { .. }
             | Message::Shutdown { .. }
             | Message::Option { .. }
-            | Message::Notice { .. } => {
+            | Message::Notice { .. }
+            | Message::PolicyChanged { .. } => {
                 tracing::error!("the card said something only a host says");
                 self.lose_card(now);
             }

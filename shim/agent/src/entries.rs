@@ -76,20 +76,33 @@ impl Agent {
         channel: &mut dyn CommChannel,
         id: SessionId,
     ) -> Result<bool, Violation> {
-        let (mut taken, mut bytes) = (0, 0);
+        let (mut taken, mut bytes, mut has_news) = (0, 0, false);
         while taken < ENTRIES_PER_TURN && bytes < BYTES_PER_TURN && self.line.is_empty() {
             let Some(peer) = self.peers.get_mut(&id) else { break };
             if peer.is_over() {
                 break;
             }
-            let Some(entry) = peer.host.peek()? else { break };
+            let entry = peer.host.peek()?;
+            // After the look at the ring: whatever the program did before it wrote this entry is in the epoch.
+            has_news |= self.tell_policy_epoch(channel, id);
+            let Some(entry) = entry else { break };
+            let Some(peer) = self.peers.get_mut(&id) else { break };
             peer.host.copy_payload(&entry, 0, &mut self.payload[..entry.length]);
             peer.host.consume(&entry);
             self.handle_entry(channel, id, entry)?;
             taken += 1;
             bytes += entry.length;
         }
-        Ok(self.close_hung_up(channel, id) || taken > 0)
+        Ok(self.close_hung_up(channel, id) || taken > 0 || has_news)
+    }
+
+    /// Tells the card if what the program permits may have changed since it was told last. Says whether it did.
+    fn tell_policy_epoch(&mut self, channel: &mut dyn CommChannel, id: SessionId) -> bool {
+        let Some(peer) = self.peers.get_mut(&id).filter(|peer| peer.is_open) else { return false };
+        let Some(epoch) = peer.host.take_policy_epoch() else { return false };
+        let stamp = peer.host.consumed();
+        self.say(channel, &Message::PolicyChanged { session: id, stamp, epoch });
+        true
     }
 
     fn handle_entry(
@@ -271,6 +284,7 @@ impl Agent {
             match peer.hang_ups.front() {
                 Some(&(slot, written)) if written <= peer.host.consumed() => {
                     peer.hang_ups.pop_front();
+                    self.tell_policy_epoch(channel, id);
                     self.close_socket(channel, id, slot);
                     has_moved = true;
                 }

@@ -250,6 +250,12 @@ impl Agent {
         let message = Message::Notice { session: id, stamp: 0, what, detail: hello.program };
         let queued = self.line.queue(&message);
         debug_assert!(queued.is_ok(), "a decoded Hello's text fits a Notice");
+        if peer.host.counts_policy() {
+            // From here on the card may rely on being told.
+            let message = Message::PolicyChanged { session: id, stamp: 0, epoch: 0 };
+            let queued = self.line.queue(&message);
+            debug_assert!(queued.is_ok(), "it has no payload");
+        }
         place
     }
 

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 
 use crate::entry::{Entries, Entry, RingViolation};
-use crate::layout::{RX_BYTES, Slot, State, TX_BYTES};
+use crate::layout::{LAYOUT_WITH_POLICY, RX_BYTES, Slot, State, TX_BYTES};
 use crate::memory::{Memory, MemoryError};
 use crate::program::{SlotId, find_file};
 use crate::ready;
@@ -52,6 +52,8 @@ pub struct Host {
     used: Vec<u32>,
     next_fresh: u32,
     tx_window: u64,
+    /// The policy epoch as last taken.
+    policy_taken: u64,
 }
 
 impl Host {
@@ -77,6 +79,7 @@ impl Host {
             used: Vec::new(),
             next_fresh: 0,
             tx_window,
+            policy_taken: 0,
         })
     }
 
@@ -364,12 +367,32 @@ impl Host {
         self.entries.position()
     }
 
+    /// Whether the program speaks a layout that has a policy epoch.
+    pub fn counts_policy(&self) -> bool {
+        let layout = self.memory.header().layout.load(Ordering::Acquire);
+        layout >= u32::from(LAYOUT_WITH_POLICY)
+    }
+
+    /// How often what the program permits may have changed, as far as it can be seen. Only ever compared: the program can
+    /// write anything here.
+    pub fn policy_epoch(&self) -> u64 {
+        self.memory.header().policy.0.load(Ordering::SeqCst)
+    }
+
+    /// The policy epoch, if it is another than last time. Asked after [`peek`](Self::peek), it covers whatever the program did
+    /// before it wrote the entry found there.
+    pub fn take_policy_epoch(&mut self) -> Option<u64> {
+        let epoch = self.policy_epoch();
+        let before = std::mem::replace(&mut self.policy_taken, epoch);
+        (epoch != before).then_some(epoch)
+    }
+
     /// Says that the agent is about to sleep: programs ring from now on. `false`: there is something already, do not.
     pub fn prepare_sleep(&self) -> bool {
         let header = self.memory.header();
         header.asleep.store(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        let is_quiet = matches!(self.peek(), Ok(None));
+        let is_quiet = matches!(self.peek(), Ok(None)) && self.policy_epoch() == self.policy_taken;
         if !is_quiet {
             header.asleep.store(0, Ordering::SeqCst);
         }

@@ -16,12 +16,15 @@ use crate::token::BYTE;
 /// "MQTTSHIM" in ASCII.
 pub(crate) const MAGIC: u64 = 0x4d49_4853_5454_514d;
 /// The newest layout this build knows, and the oldest it still accepts. 2 adds the ready list and its bell, in words that 1
-/// leaves unused; 3 adds options that are told in the send ring.
-pub const LAYOUT_MAX: u16 = 3;
+/// leaves unused; 3 adds options that are told in the send ring; 4 the policy epoch, in another unused word, and notices of
+/// loaded libraries.
+pub const LAYOUT_MAX: u16 = 4;
 /// See [`LAYOUT_MAX`].
 pub const LAYOUT_MIN: u16 = 1;
 /// The first layout whose agents take options from the send ring.
 pub(crate) const LAYOUT_WITH_OPTIONS: u16 = 3;
+/// The first layout whose programs count what may change their policy.
+pub(crate) const LAYOUT_WITH_POLICY: u16 = 4;
 /// Bytes of one socket's receive ring: what may be under way towards the program.
 pub const RX_BYTES: usize = 64 * 1024;
 /// Bytes of the session's send ring.
@@ -52,6 +55,8 @@ pub(crate) struct Header {
     pub(crate) ready: PaddedU32,
     /// Program: a thread is about to sleep; whoever swaps this to 0 rings the bell.
     pub(crate) dozing: PaddedU32,
+    /// Program: how often what it permits may have changed, as far as it can be seen: the policy epoch.
+    pub(crate) policy: PaddedU64,
 }
 
 /// A word on its own cache line, because two sides write its neighbours.
@@ -289,6 +294,8 @@ impl Offsets {
 }
 
 const _: () = assert!(size_of::<Header>() <= PAGE);
+// Where layout 3 ends.
+const _: () = assert!(std::mem::offset_of!(Header, policy) == 384);
 // Where layout 1 has them.
 const _: () = assert!(std::mem::offset_of!(Slot, local) == 32 && size_of::<Slot>() == 256);
 const _: () = assert!(RX_BYTES.is_power_of_two() && TX_BYTES.is_power_of_two());

@@ -10,7 +10,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -29,11 +29,21 @@ const MESSAGE_BYTES: usize = 64 * 1024;
 const UNSPECIFIED: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
 
+/// What programs said beside their streams.
+#[derive(Default)]
+struct Heard {
+    notices: Mutex<Vec<(Notice, String)>>,
+    /// The latest policy epoch.
+    epoch: AtomicU64,
+    /// Turns of agent and card.
+    turns: AtomicU64,
+}
+
 /// A running card. Dropping it is a kill: nothing is said to anybody.
 pub(crate) struct Card {
     path: PathBuf,
     is_stopped: Arc<AtomicBool>,
-    notices: Arc<Mutex<Vec<Notice>>>,
+    heard: Arc<Heard>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -42,14 +52,14 @@ impl Card {
     pub(crate) fn start(folder: &Path) -> Card {
         let path = folder.join("session.sock");
         let is_stopped = Arc::new(AtomicBool::new(false));
-        let notices = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::new(Heard::default());
         let (ready, is_ready) = mpsc::channel();
         let thread = std::thread::spawn({
-            let (path, is_stopped, notices) = (path.clone(), is_stopped.clone(), notices.clone());
-            move || run(path, &is_stopped, &notices, &ready)
+            let (path, is_stopped, heard) = (path.clone(), is_stopped.clone(), heard.clone());
+            move || run(path, &is_stopped, &heard, &ready)
         });
         is_ready.recv().expect("the card starts");
-        Card { path, is_stopped, notices, thread: Some(thread) }
+        Card { path, is_stopped, heard, thread: Some(thread) }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -58,7 +68,23 @@ impl Card {
 
     /// What programs notified so far.
     pub(crate) fn notices(&self) -> Vec<Notice> {
-        self.notices.lock().unwrap().clone()
+        self.told().into_iter().map(|(notice, _)| notice).collect()
+    }
+
+    /// The same, with the detail of each.
+    pub(crate) fn told(&self) -> Vec<(Notice, String)> {
+        self.heard.notices.lock().unwrap().clone()
+    }
+
+    /// The policy epoch, once everything has been heard that any program said before this call.
+    pub(crate) fn settled_epoch(&self) -> u64 {
+        let turns = || self.heard.turns.load(Ordering::SeqCst);
+        // The turn under way may have begun before.
+        let enough = turns() + 3;
+        while turns() < enough {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        self.heard.epoch.load(Ordering::SeqCst)
     }
 
     /// Waits, ten seconds at most, until the notices satisfy `condition`.
@@ -82,12 +108,7 @@ impl Drop for Card {
     }
 }
 
-fn run(
-    path: PathBuf,
-    is_stopped: &AtomicBool,
-    notices: &Mutex<Vec<Notice>>,
-    ready: &mpsc::Sender<()>,
-) {
+fn run(path: PathBuf, is_stopped: &AtomicBool, heard: &Heard, ready: &mpsc::Sender<()>) {
     let config = AgentConfig {
         session_path: Some(path),
         session_group: None,
@@ -96,12 +117,13 @@ fn run(
     };
     let mut agent = Agent::open(config).unwrap();
     let (mut host, card) = in_process::pair(MESSAGE_BYTES, 1024);
-    let mut sockets = Sockets::new(card, notices);
+    let mut sockets = Sockets::new(card, heard);
     ready.send(()).unwrap();
     while !is_stopped.load(Ordering::Relaxed) {
         agent.handle_events();
         let mut has_moved = agent.turn(&mut host, Instant::now());
         has_moved |= sockets.turn();
+        heard.turns.fetch_add(1, Ordering::SeqCst);
         if !has_moved && agent.prepare_sleep() {
             // Its own pace: nothing here depends on how long it is.
             std::thread::sleep(Duration::from_micros(200));
@@ -112,7 +134,7 @@ fn run(
 
 struct Sockets<'a> {
     channel: InProcess,
-    notices: &'a Mutex<Vec<Notice>>,
+    heard: &'a Heard,
     sockets: HashMap<SocketId, Socket>,
     next: u32,
     stamp: u64,
@@ -154,9 +176,9 @@ impl Socket {
 }
 
 impl<'a> Sockets<'a> {
-    fn new(channel: InProcess, notices: &'a Mutex<Vec<Notice>>) -> Self {
+    fn new(channel: InProcess, heard: &'a Heard) -> Self {
         let sockets = HashMap::new();
-        Sockets { channel, notices, sockets, next: 2, stamp: 0, beaten: Instant::now() }
+        Sockets { channel, heard, sockets, next: 2, stamp: 0, beaten: Instant::now() }
     }
 
     fn say(&mut self, message: &Message<'_>) {
@@ -224,7 +246,10 @@ impl<'a> Sockets<'a> {
             Message::Option { request, socket, level, name, action } => {
                 self.option(request, socket, level, name, action);
             }
-            Message::Notice { what, .. } => self.notices.lock().unwrap().push(what),
+            Message::Notice { what, detail, .. } => {
+                self.heard.notices.lock().unwrap().push((what, detail.to_owned()));
+            }
+            Message::PolicyChanged { epoch, .. } => self.heard.epoch.store(epoch, Ordering::SeqCst),
             Message::Data { socket, bytes, .. } => {
                 if let Some(place) = self.sockets.get_mut(&socket) {
                     place.unsent.extend(bytes);

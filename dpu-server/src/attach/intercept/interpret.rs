@@ -134,6 +134,11 @@ impl Link {
             Message::Notice { session, what, detail, .. } => {
                 return self.judge_notice(session, what, detail);
             }
+            Message::PolicyChanged { session, epoch, .. } => {
+                let open = self.admit(session)?;
+                let input = Input::PolicyEpoch { session, epoch };
+                if open { Verdict::Input(input) } else { Nothing }
+            }
             Message::Heartbeat { .. } => Nothing,
             Message::Accepted { .. }
             | Message::Connected { .. }
@@ -354,6 +359,11 @@ impl Link {
             Notice::SessionOpened => {
                 let open = self.admit(session)?;
                 let input = Input::SessionOpened { session, program: detail };
+                return Ok(if open { Verdict::Input(input) } else { Nothing });
+            }
+            Notice::LibraryLoaded => {
+                let open = self.admit(session)?;
+                let input = Input::LibraryLoaded { session, path: detail };
                 return Ok(if open { Verdict::Input(input) } else { Nothing });
             }
             Notice::ListenerOutside => (1, 0),

@@ -116,6 +116,8 @@ fn short(input: &Input<'_>) -> String {
         Input::Outside { listeners, connections, .. } => {
             format!("Outside {listeners} {connections}")
         }
+        Input::PolicyEpoch { epoch, .. } => format!("Policy {epoch}"),
+        Input::LibraryLoaded { path, .. } => format!("Library {path}"),
         Input::Bind { session, .. } => format!("Bind {}", session.0),
         Input::Listen { key, .. } => format!("Listen {}", key.0),
         Input::Connect { key, .. } => format!("Connect {:?}", key.map(|key| key.0)),
@@ -394,4 +396,17 @@ fn a_host_that_goes_away_is_lost_after_what_it_sent_was_taken() {
     assert!(matches!(host.intercept.interpret(&buffer), Some(Input::Data { bytes: b"last", .. })));
     assert!(!host.intercept.recv(host.now, &mut buffer));
     assert_eq!(host.intercept.poll_lost(), Some(SESSION));
+}
+
+#[test]
+fn policy_epochs_and_loaded_libraries_reach_the_card_until_their_session_is_over() {
+    let mut host = Host::new();
+    let policy = |epoch| Message::PolicyChanged { session: SESSION, stamp: 1, epoch };
+    assert_eq!(host.says(&policy(0)), ["Policy 0"]);
+    assert_eq!(host.says(&policy(u64::MAX)), [format!("Policy {}", u64::MAX)]);
+    assert_eq!(host.says(&notice(SESSION, Notice::LibraryLoaded)), ["Library broker"]);
+    // A number that is not the agent's to give out ends it.
+    assert_eq!(host.says(&bind(SESSION, 4)), ["Ended 1"]);
+    assert!(host.says(&policy(3)).is_empty());
+    assert!(host.says(&notice(SESSION, Notice::LibraryLoaded)).is_empty());
 }

@@ -1,6 +1,7 @@
 //! The card between a stack in memory and a scripted broker, with the real MQTT core.
 
 mod endings;
+mod policy;
 mod streams;
 
 use std::net::Ipv4Addr;
@@ -31,8 +32,18 @@ fn connect(name: u8) -> Vec<u8> {
     [b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x01", &[name][..]].concat()
 }
 
+/// The epoch of every session, as a look into its memory would find it.
+struct Epochs(u64);
+
+impl PolicyEpochs for Epochs {
+    fn policy_epoch(&self, _: SessionId) -> u64 {
+        self.0
+    }
+}
+
 struct Scene {
     card: Card<Script, Memory>,
+    epochs: Epochs,
     now: Instant,
 }
 
@@ -41,7 +52,7 @@ impl Scene {
         let core = CoreConfig { trust, ..CoreConfig::default() };
         let config = CardConfig { core, sockets_max: 1000 };
         let card = Card::new(Script::default(), Memory::new(window_bytes), config);
-        let mut scene = Scene { card, now: Instant::now() };
+        let mut scene = Scene { card, epochs: Epochs(0), now: Instant::now() };
         scene.card.attach.open(SESSION);
         scene.listen(SESSION, LISTENER, ADDRESS);
         scene
@@ -68,7 +79,7 @@ impl Scene {
         for _ in 0..10_000 {
             events.clear();
             self.card.stack.wait(None, &mut events).unwrap();
-            if !self.card.turn(&events, self.now) && events.is_empty() {
+            if !self.card.turn(&events, self.now, &self.epochs) && events.is_empty() {
                 return;
             }
         }

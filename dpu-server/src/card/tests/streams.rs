@@ -117,7 +117,7 @@ fn clients_behind_many_that_are_held_back_are_read() {
     scene.card.attach.set_window(usize::MAX);
     let mut events = Vec::new();
     scene.card.stack.wait(None, &mut events).unwrap();
-    assert!(scene.card.turn(&events, scene.now), "more is left to do");
+    assert!(scene.card.turn(&events, scene.now, &AsTold), "more is left to do");
     scene.run();
     assert_eq!(scene.read(key), b"prompt");
 }

@@ -30,6 +30,7 @@ pub(crate) enum Said {
     Shutdown { socket: SocketId, how: How },
     Close { socket: SocketId, unread: bool },
     Notice { session: SessionId, what: Notice },
+    Policy { session: SessionId, epoch: u64 },
     Option { socket: SocketId },
 }
 
@@ -195,6 +196,9 @@ impl Card {
                 self.send(&Message::Close { socket, stamp: 0, unread: false });
             }
             Message::Notice { session, what, .. } => self.said.push(Said::Notice { session, what }),
+            Message::PolicyChanged { session, epoch, .. } => {
+                self.said.push(Said::Policy { session, epoch });
+            }
             Message::Heartbeat { .. } => {}
             _ => self.faults.push(format!("only a card says {message:?}")),
         }

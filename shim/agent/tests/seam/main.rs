@@ -14,6 +14,7 @@ mod hostile;
 mod joining;
 mod limits;
 mod listeners;
+mod policy;
 mod program;
 mod readiness;
 mod stage;

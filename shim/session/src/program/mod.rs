@@ -19,7 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use crate::entry::{self, Kind, Says};
-use crate::layout::{Inheritance, LAYOUT_WITH_OPTIONS, Slot, State};
+use crate::layout::{Inheritance, LAYOUT_WITH_OPTIONS, LAYOUT_WITH_POLICY, Slot, State};
 use crate::lock;
 use crate::memory::Memory;
 use crate::sync::{Ordering, fence};
@@ -83,6 +83,19 @@ impl Session {
             drop(guard);
             self.ring_doorbell();
         }
+    }
+
+    /// Whether the agent takes the policy epoch, and notices of loaded libraries.
+    pub fn reports_policy(&self) -> bool {
+        let layout = self.memory.header().layout.load(Ordering::Acquire);
+        layout >= u32::from(LAYOUT_WITH_POLICY)
+    }
+
+    /// What the program permits may be different from here on: the card hears of it before anything that is written after
+    /// this call. No lock, and no system call while the agent is awake; may be called in a signal handler.
+    pub fn raise_policy_epoch(&self) {
+        self.memory.header().policy.0.fetch_add(1, Ordering::SeqCst);
+        self.ring_doorbell();
     }
 
     /// One more descriptor of the program names this socket.
