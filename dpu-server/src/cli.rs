@@ -114,6 +114,10 @@ struct Run {
     /// How long what was observed counts where the broker's access control can change unseen, in seconds [default: 5].
     #[arg(long, value_name = "SECONDS")]
     route_ttl: Option<u64>,
+    /// A plugin of a broker, by file name or path, that neither changes nor denies messages: with it loaded the card may
+    /// distribute all the same. Can be given several times; Mosquitto's dynamic-security need not be.
+    #[arg(long, value_name = "NAME")]
+    trust_plugin: Vec<String>,
     /// Serve metrics in Prometheus' text form at http://HOST:PORT/metrics.
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
@@ -137,6 +141,7 @@ impl Run {
             queue_qos0_messages: self.queue_qos0_messages,
             decision: self.decision,
             route_ttl: self.route_ttl,
+            trust_plugin: (!self.trust_plugin.is_empty()).then_some(self.trust_plugin),
             metrics: self.metrics,
             log: self.log,
             spin_us: self.spin_us,
@@ -226,7 +231,9 @@ mod tests {
         let mut command = Cli::command();
         let run = command.find_subcommand_mut("run").unwrap();
         let help = run.render_long_help().to_string();
-        for word in ["sockets_max", "routes_max", "--trust", "--decision", "--spin-us", "SIGTERM"] {
+        for word in
+            ["sockets_max", "routes_max", "--trust-plugin", "--decision", "--spin-us", "SIGTERM"]
+        {
             assert!(help.contains(word), "{word}");
         }
         for word in ["doca", "smoltcp", "--device", "--port"] {

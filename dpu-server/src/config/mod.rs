@@ -53,6 +53,8 @@ pub struct File {
     pub decision: Option<DecisionChoice>,
     /// `route_ttl`
     pub route_ttl: Option<u64>,
+    /// `trust_plugin`
+    pub trust_plugin: Option<Vec<String>>,
     /// `metrics`
     pub metrics: Option<String>,
     /// `log`
@@ -83,7 +85,7 @@ pub struct FileLimits {
 }
 
 /// The keys of a file, for messages about wrong ones.
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "session",
     "session_group",
     "channel",
@@ -92,6 +94,7 @@ const KEYS: [&str; 12] = [
     "queue_qos0_messages",
     "decision",
     "route_ttl",
+    "trust_plugin",
     "metrics",
     "log",
     "spin_us",
@@ -215,6 +218,7 @@ impl File {
             queue_qos0_messages: self.queue_qos0_messages.or(other.queue_qos0_messages),
             decision: self.decision.or(other.decision),
             route_ttl: self.route_ttl.or(other.route_ttl),
+            trust_plugin: self.trust_plugin.or(other.trust_plugin),
             metrics: self.metrics.or(other.metrics),
             log: self.log.or(other.log),
             spin_us: self.spin_us.or(other.spin_us),
@@ -245,8 +249,8 @@ impl File {
                 1,
                 ROUTE_TTL_S_MAX,
             )?),
+            trusted_plugins: self.trust_plugin.unwrap_or_default().into(),
             limits: limits.core()?,
-            ..CoreConfig::default()
         };
         let sockets_max =
             limits.sockets_max.map(|max| range("limits.sockets_max", max, 2, 1 << 20));

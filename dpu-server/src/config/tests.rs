@@ -33,6 +33,7 @@ fn every_key_is_taken() {
         stack = "kernel"
         trust = "suback"
         queue_qos0_messages = false
+        trust_plugin = ["audit.so"]
         metrics = "127.0.0.1:9464"
         log = "debug"
         spin_us = 5
@@ -54,6 +55,7 @@ fn every_key_is_taken() {
     assert_eq!(config.channel, ChannelChoice::Emulated("/run/x/card.sock".into()));
     assert_eq!(config.core.trust, Trust::Suback);
     assert!(config.core.drops_offline_qos0);
+    assert_eq!(*config.core.trusted_plugins, ["audit.so".to_owned()]);
     assert_eq!((config.spin_us, config.sockets_max), (5, Some(500)));
     let expected = Limits {
         inspect_bytes_max: 2048,
