@@ -48,6 +48,9 @@ mod options;
 mod outcome;
 mod outside;
 mod placeholder;
+#[allow(unsafe_code, reason = "asks the loader what is loaded")]
+mod plugins;
+mod policy;
 #[allow(unsafe_code, reason = "calls libc's functions by address")]
 mod real;
 mod registrations;

@@ -102,6 +102,8 @@ macro_rules! real_stdio {
 pub(crate) fn resolve() {
     resolve_calls();
     resolve_stdio();
+    DLOPEN.store(next("dlopen\0"), Ordering::Relaxed);
+    DLMOPEN.store(next("dlmopen\0"), Ordering::Relaxed);
     SYSCALL.store(next("syscall\0"), Ordering::Relaxed);
 }
 
@@ -259,6 +261,27 @@ real_stdio! {
     signalfd(fd: c_int, mask: *const sigset_t, flags: c_int) -> c_int = -1;
     daemon(keeps_folder: c_int, keeps_stdio: c_int) -> c_int = -1;
     closefrom(first: c_int) -> () = Default::default();
+}
+
+/// `dlopen(3)`: libc's, or the next library's.
+static DLOPEN: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+/// `dlmopen(3)`: libc's, or the next library's.
+static DLMOPEN: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+/// Where the `dlopen` is that comes after ours, for a hook that jumps there.
+pub(crate) fn dlopen_address() -> *mut c_void {
+    found(&DLOPEN, "dlopen\0")
+}
+
+/// The same of `dlmopen`.
+pub(crate) fn dlmopen_address() -> *mut c_void {
+    found(&DLMOPEN, "dlmopen\0")
+}
+
+/// What the constructor has found; before it has run, what is found now.
+fn found(known: &AtomicPtr<c_void>, name: &'static str) -> *mut c_void {
+    let address = known.load(Ordering::Relaxed);
+    if address.is_null() { next(name) } else { address }
 }
 
 /// `syscall(2)`: libc's, or the next library's.

@@ -15,6 +15,7 @@ use mqttshim_session::{OpenError, Session, SlotId};
 use crate::environment;
 use crate::epoll;
 use crate::log::say;
+use crate::plugins;
 use crate::spare;
 use crate::state::State;
 use crate::table::{self, Entry, Kind, Socket};
@@ -54,6 +55,16 @@ pub(crate) fn numbered(number: u8) -> Option<&'static Session> {
 pub(crate) fn current() -> Option<(u8, &'static Session)> {
     let number = CURRENT.load(Ordering::Acquire);
     numbered(number).filter(|session| session.is_alive()).map(|session| (number, session))
+}
+
+/// The session in use, and those that descriptors of this process belong to. What is found may be used by a call that is about
+/// to return: [`retire`] frees none of them before two more sessions have come.
+pub(crate) fn in_use() -> impl Iterator<Item = &'static Session> {
+    let current = CURRENT.load(Ordering::Acquire);
+    (0..NOBODYS).filter_map(move |number| {
+        let descriptors = DESCRIPTORS.get(usize::from(number))?.load(Ordering::Acquire);
+        (number == current || descriptors > 0).then(|| numbered(number)).flatten()
+    })
 }
 
 /// One descriptor more, or fewer, belongs to the socket's session.
@@ -132,6 +143,7 @@ pub(crate) fn open_another(
     let (session, path) = open(program, placeholder)?;
     say!(Info, "session open at {}", path.display());
     tell_what_is_outside(&session, state);
+    plugins::tell_all(&session, &state.plugins);
     spare::keep(session.control(), PRIVATE_FD_MIN);
     let (number, session) = keep(session)?;
     let before = CURRENT.swap(number, Ordering::AcqRel);

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 
 use crate::lock::{ForkLock, Held};
 use crate::options::OptionList;
+use crate::plugins::Noted;
 use crate::table::{Entry, Socket};
 
 /// Names of sockets whose connect failed that are remembered. Only a program that asks for one sees the limit.
@@ -32,6 +33,8 @@ pub(crate) struct Record {
 pub(crate) struct State {
     pub(crate) records: Vec<Record>,
     pub(crate) outside: Outside,
+    /// Shared objects the program has loaded, or was about to, and that may be plugins.
+    pub(crate) plugins: Vec<Noted>,
     /// What undecided sockets are called since a connect of theirs failed. The latest few.
     pub(crate) names: VecDeque<(Entry, SocketAddr)>,
     /// Whether mistakes in the environment were looked for, and the panic hook set.
@@ -48,6 +51,7 @@ pub(crate) struct Outside {
 static STATE: ForkLock<State> = ForkLock::new(State {
     records: Vec::new(),
     outside: Outside { listeners: 0, connections: 0 },
+    plugins: Vec::new(),
     names: VecDeque::new(),
     is_prepared: false,
 });

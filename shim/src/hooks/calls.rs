@@ -3,7 +3,7 @@
 //! Only calls that concern descriptors are looked at; all others go on as they are. What goes past libc altogether, by an
 //! instruction of the program's own or through io_uring, is out of reach.
 
-use std::ffi::{c_int, c_long};
+use std::ffi::{c_char, c_int, c_long};
 
 use super::{
     accepting, copying, descriptors, hook, messages, naming, opening, polling, reading, setting,
@@ -121,6 +121,19 @@ fn hands_out(number: c_long) -> bool {
     )
 }
 
+/// The path and the flags of a call that opens a file.
+fn opens(number: c_long, words: &[usize; 6]) -> Option<(*const c_char, c_int)> {
+    let path = |at: usize| FromWord::from_word(words[at]);
+    match number {
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_open => Some((path(0), FromWord::from_word(words[1]))),
+        libc::SYS_openat => Some((path(1), FromWord::from_word(words[2]))),
+        // Its flags lie in memory: perhaps it reads.
+        libc::SYS_openat2 => Some((path(1), libc::O_RDONLY)),
+        _ => None,
+    }
+}
+
 hook! {
     /// syscall(2). Its arguments travel in the same registers, and on the same place of the stack, however many are given.
     fn syscall(
@@ -139,7 +152,12 @@ hook! {
         // SAFETY: the caller's arguments, unchanged.
         let value = unsafe { real::syscall(number, words) };
         if hands_out(number) && let Ok(fd) = c_int::try_from(value) {
-            opening::given_out(fd);
+            if let Some((path, flags)) = opens(number, &words) {
+                // SAFETY: the call was made with this path.
+                unsafe { opening::opened(fd, path, flags) };
+            } else {
+                opening::given_out(fd);
+            }
         }
         value
     }

@@ -16,6 +16,7 @@ mod calls;
 mod copying;
 mod descriptors;
 mod fortified;
+mod loading;
 mod messages;
 mod naming;
 mod opening;

@@ -1,12 +1,18 @@
 //! Functions that hand out a descriptor number for a file that is none of ours: open, pipe, eventfd and their like.
 //!
+//! A file opened for reading may hold what the program permits: the policy epoch rises before the number is given to the
+//! program ([`crate::policy`]).
+//!
 //! A number the kernel gives out is free, so an entry it still has is of a file that was closed behind our back (by a
 //! system call of the program's own, or by io_uring). It goes here, before the number's next owner can use it.
+
+use std::ffi::CStr;
 
 use libc::{AT_FDCWD, FILE, c_char, c_int, c_uint, sigset_t};
 
 use super::accepting::fresh;
 use super::{hook, note};
+use crate::policy;
 use crate::real;
 use crate::table;
 use crate::trace::{self, Arg, Call, MASK_BYTES};
@@ -23,6 +29,65 @@ pub(super) fn given_out(fd: c_int) -> c_int {
     fd
 }
 
+/// A call that opens a file has ended with `fd`: the policy epoch rises if the file may hold what the program permits.
+///
+/// # Safety
+/// `path` is what the call was made with: a string, or else the call failed with EFAULT.
+pub(super) unsafe fn opened(fd: c_int, path: *const c_char, flags: c_int) -> c_int {
+    if policy::reads(flags) {
+        // SAFETY: as the caller promises.
+        unsafe { may_have_read(fd >= 0, path) };
+    }
+    given_out(fd)
+}
+
+/// # Safety
+/// As for [`opened`].
+unsafe fn may_have_read(is_open: bool, path: *const c_char) {
+    if policy::is_heard() && policy::has_path(is_open) && !path.is_null() {
+        // SAFETY: the kernel, or libc, has read the string there, or said EFAULT, which was asked above.
+        let path = unsafe { CStr::from_ptr(path) };
+        if !policy::is_never_policy(path) {
+            policy::rise();
+        }
+    }
+}
+
+/// The same for a stream, opened with `mode`.
+///
+/// # Safety
+/// As for [`opened`]; `mode` is a string or null.
+pub(super) unsafe fn stream_opened(
+    stream: *mut FILE,
+    path: *const c_char,
+    mode: *const c_char,
+) -> *mut FILE {
+    if !mode.is_null() {
+        // SAFETY: as the caller promises.
+        let mode = unsafe { CStr::from_ptr(mode) };
+        if policy::mode_reads(mode) {
+            // SAFETY: as the caller promises.
+            unsafe { may_have_read(!stream.is_null(), path) };
+        }
+    }
+    stream
+}
+
+/// Hooks that open a file.
+macro_rules! opening_file {
+    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),*) of($path:ident, $flags:ident) as $call:ident($($shown:expr),* $(,)?);)*) => {
+        $(hook! {
+            $(#[$doc])*
+            fn $name($($argument: $type),*) -> c_int as $call($($shown),*) {
+                // SAFETY: the caller's arguments, unchanged.
+                let fd = unsafe { real::$name($($argument),*) };
+                // SAFETY: the call was made with this path.
+                unsafe { opened(fd, $path, $flags) }
+            }
+        })*
+    };
+}
+
 /// Hooks that only look at the number they return.
 macro_rules! opening {
     ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),*) as $call:ident($($shown:expr),* $(,)?);)*) => {
@@ -36,31 +101,34 @@ macro_rules! opening {
     };
 }
 
-opening! {
+opening_file! {
     /// open(2). Its third argument travels in the same register, whether or not it is given.
     fn open(path: *const c_char, flags: c_int, mode: c_uint)
-        as Openat(Folder(AT_FDCWD), Path(path.addr()), Open(flags, mode));
+        of(path, flags) as Openat(Folder(AT_FDCWD), Path(path.addr()), Open(flags, mode));
     /// open(2), by the name 64-bit file offsets give it.
     fn open64(path: *const c_char, flags: c_int, mode: c_uint)
-        as Openat(Folder(AT_FDCWD), Path(path.addr()), Open(flags, mode));
+        of(path, flags) as Openat(Folder(AT_FDCWD), Path(path.addr()), Open(flags, mode));
     /// openat(2)
     fn openat(folder: c_int, path: *const c_char, flags: c_int, mode: c_uint)
-        as Openat(Folder(folder), Path(path.addr()), Open(flags, mode));
+        of(path, flags) as Openat(Folder(folder), Path(path.addr()), Open(flags, mode));
     /// openat(2), by the name 64-bit file offsets give it.
     fn openat64(folder: c_int, path: *const c_char, flags: c_int, mode: c_uint)
-        as Openat(Folder(folder), Path(path.addr()), Open(flags, mode));
+        of(path, flags) as Openat(Folder(folder), Path(path.addr()), Open(flags, mode));
     /// open(2) with flags the compiler knows.
     fn __open_2(path: *const c_char, flags: c_int)
-        as Openat(Folder(AT_FDCWD), Path(path.addr()), Open(flags, 0));
+        of(path, flags) as Openat(Folder(AT_FDCWD), Path(path.addr()), Open(flags, 0));
     /// See `__open_2`.
     fn __open64_2(path: *const c_char, flags: c_int)
-        as Openat(Folder(AT_FDCWD), Path(path.addr()), Open(flags, 0));
+        of(path, flags) as Openat(Folder(AT_FDCWD), Path(path.addr()), Open(flags, 0));
     /// openat(2) with flags the compiler knows.
     fn __openat_2(folder: c_int, path: *const c_char, flags: c_int)
-        as Openat(Folder(folder), Path(path.addr()), Open(flags, 0));
+        of(path, flags) as Openat(Folder(folder), Path(path.addr()), Open(flags, 0));
     /// See `__openat_2`.
     fn __openat64_2(folder: c_int, path: *const c_char, flags: c_int)
-        as Openat(Folder(folder), Path(path.addr()), Open(flags, 0));
+        of(path, flags) as Openat(Folder(folder), Path(path.addr()), Open(flags, 0));
+}
+
+opening! {
     /// creat(2)
     fn creat(path: *const c_char, mode: c_uint)
         as Creat(Path(path.addr()), Permissions(mode));
@@ -186,8 +254,12 @@ unsafe fn traced_stream(
 hook! {
     /// fopen(3)
     fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
-        // SAFETY: the caller's arguments, unchanged.
-        let open = || unsafe { real::fopen(path, mode) };
+        let open = || {
+            // SAFETY: the caller's arguments, unchanged.
+            let stream = unsafe { real::fopen(path, mode) };
+            // SAFETY: the call was made with these.
+            unsafe { stream_opened(stream, path, mode) }
+        };
         // SAFETY: it opens a stream.
         unsafe { traced_stream(path, mode, open) }
     }
@@ -196,8 +268,12 @@ hook! {
 hook! {
     /// fopen(3), by the name 64-bit file offsets give it.
     fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE {
-        // SAFETY: the caller's arguments, unchanged.
-        let open = || unsafe { real::fopen64(path, mode) };
+        let open = || {
+            // SAFETY: the caller's arguments, unchanged.
+            let stream = unsafe { real::fopen64(path, mode) };
+            // SAFETY: the call was made with these.
+            unsafe { stream_opened(stream, path, mode) }
+        };
         // SAFETY: it opens a stream.
         unsafe { traced_stream(path, mode, open) }
     }

@@ -6,6 +6,7 @@
 
 use libc::{FILE, c_char, c_int};
 
+use super::opening::stream_opened;
 use super::{hook, note};
 use crate::descriptors;
 use crate::errno;
@@ -100,12 +101,14 @@ hook! {
         let (fd, entry) = unsafe { below(file) };
         // SAFETY: as for the call itself.
         if let Some(stream) = unsafe { own_reopened(path, mode, file, real::fopen) } {
-            return stream;
+            // SAFETY: the call was made with these.
+            return unsafe { stream_opened(stream, path, mode) };
         }
         // SAFETY: the caller's arguments, unchanged.
         let outcome = unsafe { real::freopen(path, mode, file) };
         closed_below(fd, entry);
-        outcome
+        // SAFETY: the call was made with these.
+        unsafe { stream_opened(outcome, path, mode) }
     }
 }
 
@@ -116,12 +119,14 @@ hook! {
         let (fd, entry) = unsafe { below(file) };
         // SAFETY: as for the call itself.
         if let Some(stream) = unsafe { own_reopened(path, mode, file, real::fopen64) } {
-            return stream;
+            // SAFETY: the call was made with these.
+            return unsafe { stream_opened(stream, path, mode) };
         }
         // SAFETY: the caller's arguments, unchanged.
         let outcome = unsafe { real::freopen64(path, mode, file) };
         closed_below(fd, entry);
-        outcome
+        // SAFETY: the call was made with these.
+        unsafe { stream_opened(outcome, path, mode) }
     }
 }
 

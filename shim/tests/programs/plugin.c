@@ -1,0 +1,2 @@
+// Something to load.
+int plugin_version(void) { return 4; }
