@@ -52,6 +52,8 @@ CONFIGURATION FILE
     topic_levels_max        levels of a topic [128]
     mqtt_sessions_max       MQTT sessions of a broker, connected or not [250000]
     unanswered_max          filters in requests of one client without an answer [16384]
+    inflight_messages_max   the broker's max_inflight_messages, until it has told; 0: no limit [20]
+    queued_messages_max     copies with QoS 1 that wait for one subscriber's acknowledgements [1000]
     routes_max              topics of a broker whose subscribers are remembered [4096]
   At a limit the broker does the work, or a copy is dropped and counted.
 
@@ -253,6 +255,8 @@ mod tests {
             ("topic_levels_max", is.topic_levels_max),
             ("mqtt_sessions_max", is.sessions_max),
             ("unanswered_max", is.unanswered_max),
+            ("inflight_messages_max", is.inflight_messages_max.into()),
+            ("queued_messages_max", is.queued_messages_max),
             ("routes_max", is.routes_max),
         ] {
             let line = RUN_HELP.lines().find(|line| line.trim_start().starts_with(key)).unwrap();

@@ -81,6 +81,8 @@ pub struct FileLimits {
     pub topic_levels_max: Option<usize>,
     pub mqtt_sessions_max: Option<usize>,
     pub unanswered_max: Option<usize>,
+    pub inflight_messages_max: Option<u16>,
+    pub queued_messages_max: Option<usize>,
     pub routes_max: Option<usize>,
 }
 
@@ -101,7 +103,7 @@ const KEYS: [&str; 13] = [
     "limits",
 ];
 /// The keys of `[limits]`.
-const LIMIT_KEYS: [&str; 11] = [
+const LIMIT_KEYS: [&str; 13] = [
     "sockets_max",
     "sessions_per_uid_max",
     "inspect_bytes_max",
@@ -112,6 +114,8 @@ const LIMIT_KEYS: [&str; 11] = [
     "topic_levels_max",
     "mqtt_sessions_max",
     "unanswered_max",
+    "inflight_messages_max",
+    "queued_messages_max",
     "routes_max",
 ];
 
@@ -272,11 +276,8 @@ impl File {
 
 impl FileLimits {
     fn core(&self) -> Result<Limits, ConfigError> {
-        let standard = Limits::default();
+        let standard = self.counts()?;
         let mib = 1024 * 1024;
-        let bound = |key, value: Option<usize>, default: usize, min: u64, max: u64| {
-            range(key, value.unwrap_or(default), min, max)
-        };
         Ok(Limits {
             inspect_bytes_max: bound(
                 "limits.inspect_bytes_max",
@@ -306,6 +307,14 @@ impl FileLimits {
                 mib,
                 1024 * 1024 * mib,
             )?,
+            ..standard
+        })
+    }
+
+    /// Limits of numbers, and the standard of bytes.
+    fn counts(&self) -> Result<Limits, ConfigError> {
+        let standard = Limits::default();
+        Ok(Limits {
             subscriptions_max: bound(
                 "limits.subscriptions_max",
                 self.subscriptions_max,
@@ -334,6 +343,16 @@ impl FileLimits {
                 1,
                 65_535,
             )?,
+            inflight_messages_max: self
+                .inflight_messages_max
+                .unwrap_or(standard.inflight_messages_max),
+            queued_messages_max: bound(
+                "limits.queued_messages_max",
+                self.queued_messages_max,
+                standard.queued_messages_max,
+                0,
+                1 << 20,
+            )?,
             routes_max: bound(
                 "limits.routes_max",
                 self.routes_max,
@@ -341,8 +360,20 @@ impl FileLimits {
                 1,
                 10_000_000,
             )?,
+            ..standard
         })
     }
+}
+
+/// A limit that is said or not, if it is within its bounds.
+fn bound(
+    key: &'static str,
+    value: Option<usize>,
+    default: usize,
+    min: u64,
+    max: u64,
+) -> Result<usize, ConfigError> {
+    range(key, value.unwrap_or(default), min, max)
 }
 
 /// The value, if it is within its bounds.

@@ -48,6 +48,8 @@ fn every_key_is_taken() {
         topic_levels_max = 10
         mqtt_sessions_max = 11
         unanswered_max = 12
+        inflight_messages_max = 14
+        queued_messages_max = 15
         routes_max = 13
         "#,
     );
@@ -66,6 +68,8 @@ fn every_key_is_taken() {
         topic_levels_max: 10,
         sessions_max: 11,
         unanswered_max: 12,
+        inflight_messages_max: 14,
+        queued_messages_max: 15,
         routes_max: 13,
     };
     assert_eq!(config.core.limits, expected);

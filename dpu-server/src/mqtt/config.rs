@@ -76,6 +76,11 @@ pub struct Limits {
     /// Filters in SUBSCRIBEs and UNSUBSCRIBEs of one connection that the broker has not answered. With one more it
     /// becomes opaque.
     pub unanswered_max: usize,
+    /// Messages with QoS 1 and 2 a client may have unacknowledged, unless it has said so itself (Receive Maximum); 0: as many as there are
+    /// identifiers. Must not be more than the broker's own limit. A CONNACK of MQTT 5 tells that; until one has, this holds.
+    pub inflight_messages_max: u16,
+    /// Copies with QoS 1 of the card's that may wait for one client's acknowledgements. The next copy is dropped.
+    pub queued_messages_max: usize,
     /// Topics whose subscribers are remembered. With one more all are forgotten and found anew.
     pub routes_max: usize,
 }
@@ -92,10 +97,16 @@ impl Default for Limits {
             topic_levels_max: 128,
             sessions_max: 250_000,
             unanswered_max: 16_384,
+            // mosquitto's max_inflight_messages and max_queued_messages.
+            inflight_messages_max: 20,
+            queued_messages_max: 1_000,
             routes_max: 4_096,
         }
     }
 }
+
+/// Bytes of the card's acknowledgements that may wait for one publisher. With more, its PUBLISHes go to the broker.
+pub(crate) const ACK_BYTES_MAX: usize = 64 * 1024;
 
 /// Bytes of a PUBLISH besides its payload that are held with it: fixed header, topic, properties.
 pub(crate) const PUBLISH_HEADER_BYTES_MAX: usize = 4 * 1024;

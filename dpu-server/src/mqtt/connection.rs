@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 use super::ConnId;
 use super::aliases::Aliases;
 use super::framer::Framer;
+use super::inflight::Inflight;
 use super::observe::Says;
 use super::outbox::{ByteQueue, Outbox, TotalBytes};
-use super::packet::{Expiry, FixedHeader, GrantedOptions, Version};
+use super::packet::{Encoded, Expiry, FixedHeader, GrantedOptions, Version};
 use super::ping::{Barrier, PingSeq, Pings};
 use super::session::SessionId;
 use super::trie::SubscriptionId;
@@ -130,6 +131,15 @@ impl Unreleased {
     }
 }
 
+/// What is to be acknowledged and waits for a client's acknowledgements.
+#[derive(Debug)]
+pub(crate) enum Unsent {
+    /// A copy of the card's.
+    Copy { copy: Encoded, since: Instant },
+    /// A PUBLISH of the broker's, and where its Packet Identifier is.
+    Packet { bytes: Vec<u8>, id_at: usize },
+}
+
 /// One client's connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -160,6 +170,15 @@ pub(crate) struct Connection {
     pub(crate) broker_packet_bytes_max: u32,
     pub(crate) is_reauthenticating: bool,
     pub(crate) aliases: Aliases,
+    /// The broker takes QoS 1 from this client, if everything it was sent so far has been answered for.
+    pub(crate) may_publish_qos1: bool,
+
+    /// QoS 1 and 2 towards the client.
+    pub(crate) inflight: Inflight<Unsent>,
+    pub(crate) receive_max: Option<u16>,
+    /// The broker's stream waits at a packet; what follows of it is in `paused`.
+    pub(crate) is_paused: bool,
+    pub(crate) paused: Vec<u8>,
 
     pub(crate) keep_alive_s: u16,
     pub(crate) keep_alive: KeepAlive,
@@ -210,6 +229,11 @@ impl Connection {
             broker_packet_bytes_max: u32::MAX,
             is_reauthenticating: false,
             aliases: Aliases::default(),
+            may_publish_qos1: false,
+            inflight: Inflight::new(u16::MAX),
+            receive_max: None,
+            is_paused: false,
+            paused: Vec::new(),
             keep_alive_s: 0,
             keep_alive: KeepAlive::default(),
             pings: Pings::default(),

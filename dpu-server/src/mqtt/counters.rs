@@ -8,6 +8,8 @@ use super::decision::{ByReason, Reason};
 pub enum DropReason {
     /// The subscriber has too many copies waiting.
     Messages,
+    /// Too many copies with QoS 1 wait for the subscriber's acknowledgements.
+    QueuedMessages,
     /// The subscriber has too many bytes waiting.
     Bytes,
     /// All subscribers together have too many bytes waiting.
@@ -22,8 +24,9 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason, in order.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Messages,
+        Self::QueuedMessages,
         Self::Bytes,
         Self::TotalBytes,
         Self::BrokenStream,
@@ -35,6 +38,7 @@ impl DropReason {
     pub fn label(self) -> &'static str {
         match self {
             Self::Messages => "messages",
+            Self::QueuedMessages => "queued_messages",
             Self::Bytes => "bytes",
             Self::TotalBytes => "total_bytes",
             Self::BrokenStream => "broken_stream",
@@ -53,6 +57,8 @@ pub struct Counters {
     pub publishes_broker: ByReason,
     /// Copies the card queued for a subscriber.
     pub deliveries_card: u64,
+    /// Acknowledgements of clients that were for copies of the card's.
+    pub acknowledgements_card: u64,
     /// PUBLISHes the broker wrote to a client.
     pub deliveries_broker: u64,
     /// Copies that did not reach their subscriber, indexed by [`DropReason`].

@@ -14,7 +14,8 @@ use std::ops::{Deref, DerefMut};
 use std::time::Instant;
 
 use super::ConnId;
-use super::config::Limits;
+use super::config::{ACK_BYTES_MAX, Limits};
+use super::connection::Connections;
 use super::observe::{Observer, Size};
 use super::packet::{FixedHeader, Publish};
 use super::routes::{Route, Routes};
@@ -31,12 +32,14 @@ pub enum Reason {
     NotConnected,
     /// The publisher is proving its identity anew.
     Reauthenticating,
-    /// QoS 1 or 2.
+    /// QoS 2; or QoS 1 on a broker whose ways are not known, or that has yet to show that it takes QoS 1 from this publisher.
     QosAboveZero,
     /// RETAIN is set.
     Retained,
     /// DUP is set.
     Duplicate,
+    /// The publisher does not read its acknowledgements.
+    PublisherBlocked,
     /// Larger than what is inspected, or than what the broker said it accepts.
     TooLarge,
     /// Its Topic Alias is news to the broker, or stands for a topic the card does not know.
@@ -79,6 +82,10 @@ pub enum Reason {
     SubscriberBacklogged,
     /// Nobody the card knows of.
     NoMatch,
+    /// A matching session outlives its connection, and has to be offered a message with QoS 1 again if it is not acknowledged.
+    PersistentSession,
+    /// A subscriber was sent a message that was too large to be read, so that Packet Identifiers are in use that the card does not know.
+    IdentifiersUnknown,
     /// A copy exceeds a subscriber's Maximum Packet Size, and what the broker makes of that is not known.
     MaximumPacketSize,
     /// Who may do what may be changing: a `$CONTROL` message, an AUTH or a CONNECT with the publisher's client identifier is under way.
@@ -99,13 +106,14 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in order.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 38] = [
         Self::TrustNotEstablished,
         Self::NotConnected,
         Self::Reauthenticating,
         Self::QosAboveZero,
         Self::Retained,
         Self::Duplicate,
+        Self::PublisherBlocked,
         Self::TooLarge,
         Self::TopicAlias,
         Self::ExpiresAtOnce,
@@ -127,6 +135,8 @@ impl Reason {
         Self::OverlappingSubscriptions,
         Self::SubscriberBacklogged,
         Self::NoMatch,
+        Self::PersistentSession,
+        Self::IdentifiersUnknown,
         Self::MaximumPacketSize,
         Self::PolicyUnsettled,
         Self::Unobserved,
@@ -146,6 +156,7 @@ impl Reason {
             Self::QosAboveZero => "qos_above_zero",
             Self::Retained => "retained",
             Self::Duplicate => "duplicate",
+            Self::PublisherBlocked => "publisher_blocked",
             Self::TooLarge => "too_large",
             Self::TopicAlias => "topic_alias",
             Self::ExpiresAtOnce => "expires_at_once",
@@ -167,6 +178,8 @@ impl Reason {
             Self::OverlappingSubscriptions => "overlapping_subscriptions",
             Self::SubscriberBacklogged => "subscriber_backlogged",
             Self::NoMatch => "no_match",
+            Self::PersistentSession => "persistent_session",
+            Self::IdentifiersUnknown => "identifiers_unknown",
             Self::MaximumPacketSize => "maximum_packet_size",
             Self::PolicyUnsettled => "policy_unsettled",
             Self::Unobserved => "unobserved",
@@ -254,6 +267,10 @@ pub(crate) struct Facts {
     pub(crate) broker_packet_bytes_max: u32,
     /// A slow PUBLISH of this publisher may still be on its way.
     pub(crate) is_slow_publisher: bool,
+    /// The broker is known, and known to take QoS 1 from this publisher.
+    pub(crate) takes_qos1: bool,
+    /// Bytes of the card's acknowledgements that wait for this publisher.
+    pub(crate) ack_bytes: usize,
     /// The PUBLISH teaches the broker a Topic Alias.
     pub(crate) is_alias_news: bool,
     pub(crate) blind_spots: BlindSpots,
@@ -266,9 +283,10 @@ pub(crate) fn rule_out(facts: &Facts, header: &FixedHeader, limits: &Limits) -> 
         _ if facts.is_untrusted => facts.blind_spots.reason().or(Some(Reason::TrustNotEstablished)),
         _ if !facts.is_connected => Some(Reason::NotConnected),
         _ if facts.is_reauthenticating => Some(Reason::Reauthenticating),
-        _ if header.qos() > 0 => Some(Reason::QosAboveZero),
+        _ if header.qos() > u8::from(facts.takes_qos1) => Some(Reason::QosAboveZero),
         _ if header.is_retained() => Some(Reason::Retained),
         _ if header.is_duplicate() => Some(Reason::Duplicate),
+        _ if header.qos() > 0 && facts.ack_bytes > ACK_BYTES_MAX => Some(Reason::PublisherBlocked),
         _ if header.packet_bytes() > held_bytes_max
             || header.packet_bytes() > facts.broker_packet_bytes_max as usize =>
         {
@@ -287,6 +305,7 @@ pub(crate) fn decide<'r>(
     header: &FixedHeader,
     publish: &Publish<'_>,
     limits: &Limits,
+    connections: &Connections,
     sessions: &mut Sessions,
     routes: &'r mut Routes,
     observer: Option<(&'r mut Observer, Instant)>,
@@ -306,8 +325,11 @@ pub(crate) fn decide<'r>(
         return Decision::Broker(reason);
     }
     let route = routes.find(publish.topic, sessions);
-    if let Some(reason) = route.obstacle() {
+    if let Some(reason) = route.obstacle_for(header.qos()) {
         return Decision::Broker(reason);
+    }
+    if header.qos() > 0 && route.has_queued(connections) {
+        return Decision::Broker(Reason::SubscriberBacklogged);
     }
     if !route.reaches_others(publisher) {
         return Decision::Broker(Reason::NoMatch);

@@ -29,6 +29,8 @@ mod counters;
 mod decision;
 pub mod framer;
 mod habits;
+mod identifiers;
+mod inflight;
 mod observe;
 mod outbox;
 mod packet;

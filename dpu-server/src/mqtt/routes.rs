@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::ConnId;
+use super::connection::Connections;
 use super::decision::Reason;
 use super::habits::Habits;
 use super::packet::{Publish, Variant};
@@ -32,6 +33,8 @@ pub(crate) struct Target {
     pub(crate) conn: ConnId,
     /// Place in [`Route::variants`].
     pub(crate) variant: u16,
+    /// Gets a message with QoS 1 as such, not with QoS 0.
+    pub(crate) takes_qos1: bool,
     /// Not for the publisher's own connection.
     pub(crate) no_local: bool,
     /// Largest packet the subscriber accepts, in bytes.
@@ -48,6 +51,8 @@ pub(crate) struct Route {
     /// State of the sessions in which the targets last became others.
     changed_at: u64,
     obstacle: Option<Reason>,
+    /// The same of a message with QoS 1 alone.
+    qos1_obstacle: Option<Reason>,
     /// Empty if there is an obstacle. Several of one connection are in the order its client gets them.
     targets: Vec<Target>,
     /// The different ways `targets` get a message. At most [`VARIANTS_MAX`].
@@ -61,9 +66,14 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// Why the card must not take it, if so.
+    /// Why the card must not take it, whatever its QoS, if so.
     pub(crate) fn obstacle(&self) -> Option<Reason> {
         self.obstacle
+    }
+
+    /// Why the card must not take a message with this QoS, if so.
+    pub(crate) fn obstacle_for(&self, qos: u8) -> Option<Reason> {
+        self.obstacle.or(self.qos1_obstacle.filter(|_| qos > 0))
     }
 
     /// A number that is another one whenever the targets are others.
@@ -107,6 +117,11 @@ impl Route {
         &self.backlogged
     }
 
+    /// Whether the broker may have messages in its queues that have to come before one with QoS 1.
+    pub(crate) fn has_queued(&self, connections: &Connections) -> bool {
+        self.targets.iter().any(|target| target.is_queued(connections))
+    }
+
     /// Whether anything is left when the publisher is spared its own messages.
     pub(crate) fn reaches_others(&self, publisher: ConnId) -> bool {
         self.targets.iter().any(|target| !target.is_spared(publisher))
@@ -114,11 +129,13 @@ impl Route {
 
     /// Whether a copy is of a size of which nobody knows whether the broker would send it.
     pub(crate) fn has_doubtful_size(&self, publish: &Publish<'_>) -> bool {
-        let bytes = |variant| publish.encoded_bytes(variant);
-        let largest = self.variants.iter().map(|&variant| bytes(variant)).max().unwrap_or(0);
+        let qos = u8::from(publish.packet_id.is_some());
+        let bytes = |variant, qos| publish.encoded_bytes(variant, qos);
+        let largest = self.variants.iter().map(|&variant| bytes(variant, qos)).max().unwrap_or(0);
         largest > self.packet_bytes_max as usize
             && self.targets.iter().any(|target| {
-                let bytes = bytes(self.variants[usize::from(target.variant)]);
+                let qos = target.qos(publish);
+                let bytes = bytes(self.variants[usize::from(target.variant)], qos);
                 let too_large = bytes.saturating_sub(target.packet_bytes_max as usize);
                 too_large > 0 && !(self.drops_large_copies && too_large > MOSQUITTO_SIZE_TOLERANCE)
             })
@@ -126,6 +143,16 @@ impl Route {
 }
 
 impl Target {
+    /// The QoS of its copy: the lower one of the message's and the subscription's (MQTT 5 §3.8.4).
+    pub(crate) fn qos(&self, publish: &Publish<'_>) -> u8 {
+        u8::from(self.takes_qos1 && publish.packet_id.is_some())
+    }
+
+    /// Whether the broker may have messages for it in its queue.
+    pub(crate) fn is_queued(&self, connections: &Connections) -> bool {
+        self.takes_qos1 && connections.get(self.conn).is_some_and(|it| it.inflight.may_be_queued())
+    }
+
     /// Whether its subscriber wants nothing of this publisher's.
     pub(crate) fn is_spared(&self, publisher: ConnId) -> bool {
         self.no_local && self.conn == publisher
@@ -211,6 +238,7 @@ impl Routes {
         route.packet_bytes_max = u32::MAX;
         route.drops_large_copies = self.habits.follows_options;
         route.obstacle = None;
+        route.qos1_obstacle = None;
         for &id in &self.matches {
             if let Some(reason) = add(route, id, self.walk, sessions, self.habits) {
                 route.obstacle = Some(route.obstacle.map_or(reason, |known| known.min(reason)));
@@ -258,7 +286,12 @@ fn add(
         _ if session.is_claimed() => return Some(Reason::SessionUnsettled),
         Life::Connected(subscriber) => subscriber,
         // Of a shared subscription the others get it.
-        Life::Offline if habits.drops_offline_qos0 && !is_shared => return None,
+        Life::Offline if habits.drops_offline_qos0 && !is_shared => {
+            if grant.options.qos > 0 {
+                route.add_qos1_obstacle(Reason::SubscriberOffline);
+            }
+            return None;
+        }
         Life::Offline | Life::Absent => return Some(Reason::SubscriberOffline),
     };
     if subscriber.is_backlogged {
@@ -273,7 +306,14 @@ fn add(
     let Subscriber { conn, packet_bytes_max, .. } = subscriber;
     route.packet_bytes_max = route.packet_bytes_max.min(packet_bytes_max);
     let no_local = grant.options.no_local;
-    route.targets.push(Target { conn, variant, no_local, packet_bytes_max, since });
+    let takes_qos1 = grant.options.qos > 0;
+    if takes_qos1 && subscriber.is_persistent {
+        route.add_qos1_obstacle(Reason::PersistentSession);
+    }
+    if takes_qos1 && subscriber.is_unread {
+        route.add_qos1_obstacle(Reason::IdentifiersUnknown);
+    }
+    route.targets.push(Target { conn, variant, takes_qos1, no_local, packet_bytes_max, since });
     let is_known = habits.follows_options;
     match grant {
         _ if is_shared => Some(Reason::SharedSubscription),
@@ -287,6 +327,10 @@ fn add(
 }
 
 impl Route {
+    fn add_qos1_obstacle(&mut self, reason: Reason) {
+        self.qos1_obstacle = Some(self.qos1_obstacle.map_or(reason, |known| known.min(reason)));
+    }
+
     /// The place of a variant; `None`: there are too many.
     fn variant(&mut self, variant: Variant) -> Option<u16> {
         let known = self.variants.iter().position(|&known| known == variant);

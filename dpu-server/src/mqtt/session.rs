@@ -40,6 +40,10 @@ pub(crate) struct Subscriber {
     pub(crate) packet_bytes_max: u32,
     /// The broker may hold messages for it.
     pub(crate) is_backlogged: bool,
+    /// The session outlives the connection.
+    pub(crate) is_persistent: bool,
+    /// Packet Identifiers are in use that the card does not know.
+    pub(crate) is_unread: bool,
 }
 
 /// Where a session is in its life.
@@ -334,6 +338,14 @@ impl Sessions {
         let Life::Connected(subscriber) = &mut self.sessions[id.0].life else { return };
         if subscriber.is_backlogged != backlogged {
             subscriber.is_backlogged = backlogged;
+            self.note_change(id);
+        }
+    }
+
+    /// A connected session's client has Packet Identifiers in use that the card does not know.
+    pub(crate) fn set_unread(&mut self, id: SessionId) {
+        if let Life::Connected(subscriber) = &mut self.sessions[id.0].life {
+            subscriber.is_unread = true;
             self.note_change(id);
         }
     }

@@ -25,7 +25,7 @@ const DROPPED: &str = "mqttshim_outbox_dropped_total";
 const SLOW: &str = "mqttshim_slow_sessions";
 
 /// What each reason means; others are shown by their label.
-const REASONS: [(&str, &str); 36] = [
+const REASONS: [(&str, &str); 39] = [
     ("all_rules_hold", "distributed by the card"),
     (
         "trust_not_established",
@@ -33,9 +33,21 @@ const REASONS: [(&str, &str); 36] = [
     ),
     ("not_connected", "the publisher has no accepted CONNACK yet"),
     ("reauthenticating", "the publisher is proving its identity anew"),
-    ("qos_above_zero", "QoS 1 or 2: only QoS 0 is distributed by the card"),
+    (
+        "qos_above_zero",
+        "QoS 2; or QoS 1 with trust \"observed\", on a broker that is not mosquitto, or the first of a version 3 publisher",
+    ),
     ("retained", "RETAIN is set: the broker has to keep it"),
     ("duplicate", "DUP is set"),
+    ("publisher_blocked", "the publisher does not read its acknowledgements"),
+    (
+        "persistent_session",
+        "QoS 1, and a matching session outlives its connection: the broker has to keep the message for it",
+    ),
+    (
+        "identifiers_unknown",
+        "QoS 1, and a subscriber was sent a message with QoS 1 or 2 too large to be read",
+    ),
     ("too_large", "larger than what the card inspects"),
     ("topic_alias", "a Topic Alias the broker has to learn first, or the card does not know"),
     ("expires_at_once", "the Message Expiry Interval is 0"),
@@ -140,6 +152,7 @@ impl View<'_> {
             let what = format!("dropped: {reason}");
             let meaning = match reason {
                 "maximum_packet_size" => "larger than the subscriber accepts",
+                "queued_messages" => "a subscriber does not acknowledge",
                 "expired" => "waited as long as the publisher allowed",
                 _ => "a subscriber too slow",
             };

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::super::ConnId;
 use super::super::aliases::Aliases;
 use super::super::connection::{EarlyRequest, Phase, Request, RequestKind};
+use super::super::inflight::Inflight;
 use super::super::packet::{Acknowledgement, Connack, Expiry, GrantedOptions, Malformed, Version};
 use super::super::session::{Grant, Presence, SessionId, Subscriber};
 use super::super::topic::Filter;
@@ -37,6 +38,18 @@ impl Core {
             .then(|| KEEP_ALIVE_DELAY_MIN.max(keep_alive / 10).min(keep_alive / 2));
         connection.broker_packet_bytes_max = connack.packet_bytes_max;
         connection.aliases = Aliases::new(connack.topic_alias_max);
+        // mosquitto takes as many at a time as it sends: its max_inflight_messages, and says nothing if it has none.
+        if connection.version == Version::V5 {
+            self.brokers_inflight_max = Some(connack.receive_max.unwrap_or(u16::MAX));
+        }
+        let inflight_max = match self.config.limits.inflight_messages_max {
+            0 => u16::MAX,
+            max => max,
+        };
+        let inflight_max = self.brokers_inflight_max.unwrap_or(inflight_max);
+        connection.inflight = Inflight::new(connection.receive_max.unwrap_or(inflight_max));
+        // In version 3 only an accepted PUBLISH says it.
+        connection.may_publish_qos1 = connection.version == Version::V5 && connack.qos_max >= 1;
         if let Some(expiry_s) = connack.session_expiry_s {
             connection.expiry = Expiry::from_seconds(expiry_s);
         }
@@ -48,12 +61,15 @@ impl Core {
         // What waited for the session comes first, and may be older than what the card would add.
         if presence != Presence::Fresh {
             connection.backlog.raise();
+            connection.inflight.resume();
         }
         let subscriber = Subscriber {
             conn,
             is_v5: connection.version == Version::V5,
             packet_bytes_max: connection.packet_bytes_max,
             is_backlogged: connection.backlog.is_raised(),
+            is_persistent: connection.expiry.is_persistent(),
+            is_unread: false,
         };
         let is_client_gone = connection.is_client_gone;
         let session = match connack.assigned_client_id {
@@ -187,6 +203,8 @@ impl Core {
                 _ if is_refused => {}
                 RequestKind::Subscribe => {
                     let is_unproven = version == Version::V31;
+                    let qos = answer.codes.get(index).copied().unwrap_or(options.qos);
+                    let options = GrantedOptions { qos, ..options };
                     let grant = Grant { options, is_unproven, is_no_local_unclear: false };
                     self.sessions.grant(id, grant);
                 }

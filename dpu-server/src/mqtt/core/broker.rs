@@ -1,4 +1,4 @@
-//! What the broker sends: CONNACK, SUBACK, UNSUBACK, PINGRESP and AUTH are read, the rest streams through.
+//! What the broker sends: CONNACK, SUBACK, UNSUBACK, PINGRESP, AUTH and what is acknowledged are read, the rest streams through.
 //!
 //! The only packets that do not reach the client are answers to the card's own PINGREQs.
 
@@ -18,6 +18,18 @@ use super::Core;
 impl Core {
     /// Bytes the broker wrote on this connection. Across connections in the order it wrote them.
     pub fn handle_broker(&mut self, conn: ConnId, bytes: &[u8], now: Instant) {
+        match self.connections.get_mut(conn) {
+            None => return,
+            Some(connection) if connection.is_paused => connection.paused.extend_from_slice(bytes),
+            Some(_) => self.read_broker(conn, bytes, now),
+        }
+        // Copies that waited for the end of a packet may have waited too long.
+        self.settle_exchanges(conn, now);
+        self.note_gauges();
+    }
+
+    /// Reads the broker's stream as far as it may go.
+    pub(super) fn read_broker(&mut self, conn: ConnId, bytes: &[u8], now: Instant) {
         let Some(connection) = self.connections.get_mut(conn) else { return };
         // Out of the table while its pieces are borrowed.
         let mut framer = std::mem::take(&mut connection.broker_framer);
@@ -42,6 +54,9 @@ impl Core {
                     if header.packet_type == PacketType::Publish {
                         self.counters.deliveries_broker += 1;
                         self.see_unread(conn);
+                        if header.qos() > 0 {
+                            self.lose_identifiers(conn);
+                        }
                     }
                     self.forward_to_client(conn, bytes, !is_last);
                 }
@@ -54,12 +69,12 @@ impl Core {
                 Piece::Raw(bytes) => self.forward_to_client(conn, bytes, true),
             }
         }
+        if framer.is_waiting() || !input.is_empty() {
+            self.pause(conn, input);
+        }
         if let Some(connection) = self.connections.get_mut(conn) {
             connection.broker_framer = framer;
         }
-        // Copies that waited for the end of a packet may have waited too long.
-        self.handle_room(conn, now);
-        self.note_gauges();
     }
 
     fn broker_handling(&self, conn: ConnId, header: &FixedHeader) -> Handling {
@@ -75,19 +90,17 @@ impl Core {
             (Phase::AwaitConnack, _) => refusal,
             (_, PacketType::Pingresp) if header.remaining_bytes == 0 => Handling::Whole,
             (_, PacketType::Suback | PacketType::Unsuback) => self.whole_if_small(header),
+            (_, PacketType::Publish) if header.qos() > 0 => self.numbered_handling(conn, header),
             (_, PacketType::Publish) if self.is_observing() => self.handling_of_slow(header),
             (_, PacketType::Publish)
                 if self.is_evidence(header) || self.is_proof(connection.version, header) =>
             {
                 self.whole_or_stream(header)
             }
+            (_, PacketType::Pubrel) => self.whole_if_small(header),
             (
                 _,
-                PacketType::Publish
-                | PacketType::Puback
-                | PacketType::Pubrec
-                | PacketType::Pubrel
-                | PacketType::Pubcomp,
+                PacketType::Publish | PacketType::Puback | PacketType::Pubrec | PacketType::Pubcomp,
             ) => Handling::Stream,
             _ => refusal,
         }
@@ -141,6 +154,10 @@ impl Core {
                 let unsuback = Acknowledgement::parse(version, body)?;
                 self.acknowledge(conn, RequestKind::Unsubscribe, &unsuback)?;
             }
+            PacketType::Publish if header.qos() > 0 => {
+                return self.broker_publishes(conn, header, bytes);
+            }
+            PacketType::Pubrel => return self.broker_releases(conn, header, bytes),
             PacketType::Publish => {
                 self.counters.deliveries_broker += 1;
                 self.see(conn, header, bytes);

@@ -100,6 +100,7 @@ impl Core {
         if let Some(connection) = self.connections.get_mut(conn) {
             connection.client_framer = framer;
         }
+        self.settle_exchanges(conn, now);
     }
 
     fn client_handling(&self, conn: ConnId, header: &FixedHeader) -> Handling {
@@ -127,6 +128,11 @@ impl Core {
             }
             (_, PacketType::Pingreq) if header.remaining_bytes == 0 => Handling::Whole,
             (_, PacketType::Pubrel) if self.observer.is_some() => self.whole_or_stream(header),
+            (Phase::Connected, PacketType::Puback | PacketType::Pubrec | PacketType::Pubcomp)
+                if header.remaining_bytes >= 2 =>
+            {
+                self.whole_or_stream(header)
+            }
             (
                 _,
                 PacketType::Puback | PacketType::Pubrec | PacketType::Pubrel | PacketType::Pubcomp,
@@ -165,6 +171,8 @@ impl Core {
                 }
                 if let Some(connection) = self.connections.get_mut(conn) {
                     connection.aliases.forget();
+                    // See `pass`.
+                    connection.may_publish_qos1 |= header.qos() > 0;
                 }
                 self.note_slow(conn, reason);
             }
@@ -211,6 +219,10 @@ impl Core {
                 self.note_slow(conn, None);
             }
             PacketType::Connect => self.client_connects(conn, &Connect::parse(body)?)?,
+            PacketType::Puback | PacketType::Pubrec | PacketType::Pubcomp => {
+                self.client_acknowledges(conn, header, bytes, now);
+                return Ok(Flow::On);
+            }
             PacketType::Pingreq => connection.pings.note_client(),
             PacketType::Subscribe => {
                 let Subscribe { packet_id, filters } = Subscribe::parse(version, body)?;
@@ -254,6 +266,7 @@ impl Core {
         connection.is_clean = connect.is_clean;
         connection.expiry = connect.expiry;
         connection.packet_bytes_max = connect.packet_bytes_max;
+        connection.receive_max = connect.receive_max;
         connection.keep_alive_s = connect.keep_alive_s;
         self.note_will(conn, connect.will);
         Ok(())

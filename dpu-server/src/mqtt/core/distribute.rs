@@ -21,7 +21,7 @@ use super::super::connection::{Connection, Connections};
 use super::super::counters::{Counters, DropReason};
 use super::super::decision::{Decision, Facts, Reason, decide};
 use super::super::observe::Purpose;
-use super::super::packet::{Encoded, FixedHeader, Malformed, Publish};
+use super::super::packet::{Encoded, FixedHeader, Malformed, Publish, puback};
 use super::super::ping::Barrier;
 use super::super::routes::Route;
 use super::super::topic;
@@ -50,14 +50,13 @@ impl Core {
         let mut copies = std::mem::take(&mut self.copies);
         let Self { config, sessions, routes, connections, dirty, counters, arrivals, .. } = self;
         let limits = &config.limits;
-        let mut fan_out = |route: &Route, left_out: &[ConnId]| {
-            let out = FanOut { connections: &mut *connections, dirty, counters, limits, now };
-            out.send(route, left_out, conn, &publish, &mut copies);
-        };
         let observer = self.observer.as_mut().filter(|_| config.trust == Trust::Observed);
         let observer = observer.map(|observer| (observer, now));
         let mut purpose = None;
-        let decision = decide(&facts, conn, header, &publish, limits, sessions, routes, observer);
+        let facts = &facts;
+        let decision =
+            decide(facts, conn, header, &publish, limits, connections, sessions, routes, observer);
+        let mut out = FanOut { connections, dirty, counters, limits, now };
         let mut reason = match decision {
             Decision::Broker(reason) => Some(reason),
             Decision::Card(_, left_out) if config.mode == Mode::Shadow => {
@@ -65,7 +64,7 @@ impl Core {
                 Some(Reason::Shadow)
             }
             Decision::Card(route, left_out) => {
-                fan_out(route, left_out);
+                out.send(route, left_out, conn, &publish, &mut copies);
                 None
             }
         };
@@ -74,14 +73,14 @@ impl Core {
         {
             let route = routes.find(publish.topic, sessions);
             if arrivals.is_settled(conn, publish.topic, route) {
-                fan_out(route, &[]);
+                out.send(route, &[], conn, &publish, &mut copies);
                 reason = None;
             }
         }
         copies.clear();
         self.copies = copies;
         match reason {
-            None => self.note_eaten(conn, now),
+            None => self.note_taken(conn, &publish, now),
             Some(Reason::BarrierOut) if self.may_hold(conn) => return Ok(Flow::Held),
             Some(Reason::Probe) => {
                 self.pass_watched(conn, &publish, bytes, Reason::Probe, Purpose::Probe, now);
@@ -93,6 +92,17 @@ impl Core {
         }
         self.ask_for_answers(conn);
         Ok(Flow::On)
+    }
+
+    /// The card has distributed a PUBLISH: its publisher is told, if it is to be, now that every outbox has it.
+    fn note_taken(&mut self, conn: ConnId, publish: &Publish<'_>, now: Instant) {
+        if let Some(id) = publish.packet_id
+            && let Some(publisher) = self.connections.get_mut(conn)
+        {
+            publisher.outbox.push_ack(&puback(id));
+            list(publisher, conn, &mut self.dirty);
+        }
+        self.note_eaten(conn, now);
     }
 
     /// Passes a PUBLISH to the broker and watches what it makes of it, if that can be told.
@@ -126,6 +136,8 @@ impl Core {
         self.forward_to_broker(conn, bytes, false);
         if let Some(publisher) = self.connections.get_mut(conn) {
             publisher.slow_publisher.raise();
+            // Whoever sends a QoS that is not allowed is disconnected [MQTT-3.2.2-11]; the barrier tells that it was not.
+            publisher.may_publish_qos1 |= publish.packet_id.is_some();
             if let Some(alias) = publish.topic_alias()
                 && !publish.topic.is_empty()
             {
@@ -158,9 +170,17 @@ impl Core {
 
     /// Asks every backlogged subscriber's connection whether the broker has caught up.
     fn ask_about_backlog(&mut self, topic: &str) {
-        let backlogged = self.routes.find(topic, &mut self.sessions).backlogged().to_vec();
+        let route = self.routes.find(topic, &mut self.sessions);
+        let backlogged = route.backlogged().to_vec();
+        let queued = route.targets().iter().filter(|it| it.is_queued(&self.connections));
+        let queued: Vec<_> = queued.map(|target| target.conn).collect();
         for conn in backlogged {
             self.ask_about(conn, |subscriber| &mut subscriber.backlog);
+        }
+        for conn in queued {
+            if self.connections.get(conn).is_some_and(|it| it.inflight.wants_ping()) {
+                self.inject_ping(conn);
+            }
         }
     }
 
@@ -186,10 +206,11 @@ struct FanOut<'c> {
 }
 
 impl FanOut<'_> {
-    /// Queues a PUBLISH for every subscriber but those left out, which are sorted. `copies` is empty before and holds one copy a variant afterwards.
+    /// Queues a PUBLISH for every subscriber but those left out, which are sorted. `copies` is empty before and holds one copy a variant
+    /// and QoS afterwards.
     #[inline]
     fn send(
-        self,
+        &mut self,
         route: &Route,
         left_out: &[ConnId],
         publisher: ConnId,
@@ -197,17 +218,21 @@ impl FanOut<'_> {
         copies: &mut Vec<Option<Encoded>>,
     ) {
         let Self { connections, dirty, counters, limits, now } = self;
+        let (limits, now) = (*limits, *now);
         let variants = route.variants();
-        copies.resize_with(variants.len(), || None);
+        copies.resize_with(variants.len() * 2, || None);
         for target in route.targets_for(publisher) {
             if !left_out.is_empty() && left_out.binary_search(&target.conn).is_ok() {
                 continue;
             }
-            let variant = usize::from(target.variant);
-            let copy = copies[variant].get_or_insert_with(|| publish.encode(variants[variant]));
+            let (variant, qos) = (usize::from(target.variant), target.qos(publish));
+            let copy = copies[variant * 2 + usize::from(qos)]
+                .get_or_insert_with(|| publish.encode(variants[variant], qos));
             let Some(connection) = connections.get_mut(target.conn) else { continue };
             let queued = if copy.packet.len() > target.packet_bytes_max as usize {
                 Err(DropReason::MaximumPacketSize)
+            } else if qos > 0 {
+                connection.send_numbered(copy, now, limits)
             } else {
                 connection.outbox.push_card(copy, now, limits)
             };

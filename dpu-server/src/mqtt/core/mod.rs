@@ -1,13 +1,14 @@
 //! The core itself: one broker's connections, sessions and routes, and the inputs and outputs of design.
 //!
 //! Split by what flows: `client` what clients send, `broker` what the broker sends, `distribute` a PUBLISH on its way,
-//! `attendance` who is there (CONNACK, SUBACK, the end of a connection), `pings` what the card asks of the broker, `observe` what it makes of
-//! what it gets, `holding` who waits for that, `policy` who may do what.
+//! `exchanges` QoS 1 and 2 towards clients, `attendance` who is there (CONNACK, SUBACK, the end of a connection), `pings` what the card
+//! asks of the broker, `observe` what it makes of what it gets, `holding` who waits for that, `policy` who may do what.
 
 mod attendance;
 mod broker;
 mod client;
 mod distribute;
+mod exchanges;
 mod holding;
 mod observe;
 mod pings;
@@ -49,6 +50,8 @@ pub struct Core {
     counters: Counters,
     /// Room for the copies of one PUBLISH, kept from one to the next.
     copies: Vec<Option<Encoded>>,
+    /// Messages with QoS above 0 the broker sends a client at a time if that says nothing of it, once the broker has told.
+    brokers_inflight_max: Option<u16>,
     /// For a broker whose answer to a PINGREQ does not prove that it has delivered what came before.
     arrivals: Option<Arrivals>,
     /// Where what the broker makes of a PUBLISH is to be learned or compared, and its answers tell when it has.
@@ -92,6 +95,7 @@ impl Core {
             timers: BinaryHeap::new(),
             counters: Counters::default(),
             copies: Vec::new(),
+            brokers_inflight_max: None,
             arrivals: None,
             is_policy_watched: false,
         }
@@ -133,7 +137,8 @@ impl Core {
         let Some(connection) = self.connections.get_mut(conn) else { return };
         connection.is_broker_gone = true;
         connection.keep_alive.due = None;
-        let held = connection.broker_framer.give_up();
+        let mut held = connection.broker_framer.give_up();
+        held.append(&mut connection.paused);
         if !held.is_empty() {
             self.forward_to_client(conn, &held, true);
         }
@@ -167,9 +172,7 @@ impl Core {
 
     /// The client takes bytes again after it did not: what waits may have waited too long.
     pub fn handle_room(&mut self, conn: ConnId, now: Instant) {
-        let Some(connection) = self.connections.get_mut(conn) else { return };
-        let expired = connection.outbox.count_down(now) as u64;
-        self.counters.outbox_dropped[DropReason::Expired as usize] += expired;
+        self.settle_exchanges(conn, now);
     }
 
     /// The broker opened or closed listeners or connections outside the card: by how many there are more or fewer.
@@ -259,6 +262,11 @@ impl Core {
             broker_packet_bytes_max: publisher.broker_packet_bytes_max,
             is_slow_publisher: publisher.slow_publisher.is_raised()
                 && self.config.mode == Mode::Live,
+            takes_qos1: publisher.may_publish_qos1
+                && self.arrivals.is_none()
+                && self.config.trust == Trust::Suback
+                && self.config.mode == Mode::Live,
+            ack_bytes: publisher.outbox.ack_bytes(),
             is_alias_news: false,
             blind_spots: self.blind_spots(),
         }

@@ -280,7 +280,7 @@ fn expected(
     route: &Route,
 ) -> Vec<Expected> {
     let encode = |&variant: &Variant| {
-        let packet = publish.encode(variant).packet;
+        let packet = publish.encode(variant, 0).packet;
         (observer.copy(&packet), packet.len())
     };
     let copies: Vec<_> = route.variants().iter().map(encode).collect();

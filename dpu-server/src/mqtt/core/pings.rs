@@ -83,6 +83,7 @@ impl Core {
             return None;
         }
         let seq = connection.pings.request();
+        connection.inflight.note_ping(seq);
         if let Some(observer) = &mut self.observer {
             observer.flights.note_request(conn, seq);
         }
@@ -108,6 +109,7 @@ impl Core {
     pub(super) fn ping_answered(&mut self, conn: ConnId, seq: PingSeq, now: Instant) {
         let Some(connection) = self.connections.get_mut(conn) else { return };
         connection.keep_alive.ping.take_if(|ping| *ping <= seq);
+        connection.inflight.settle_ping(seq);
         connection.slow_publisher.settle(seq);
         if connection.backlog.settle(seq)
             && let Some(session) = connection.session

@@ -28,7 +28,7 @@ impl Size {
     pub(crate) fn of(publish: &Publish<'_>) -> Self {
         Self {
             payload: publish.payload.len(),
-            packet: publish.encoded_bytes(Variant::V5 { identifier: None }),
+            packet: publish.encoded_bytes(Variant::V5 { identifier: None }, 0),
         }
     }
 

@@ -1,11 +1,12 @@
 //! One copy that waits: bytes shared with other outboxes, and the few that are this one's own.
 //!
 //! ```text
-//! shared:  30 … topic … properties … 02 ┊ 00 00 00 3c ┊ payload …       own: 00 00 00 1e, how long it may still wait
-//! pieces:  └──────────── 0 ───────────┘   └──── 1 ───┘  └── 2 ──┘
+//! shared:  32 … topic ┊ 00 00 ┊ properties … 02 ┊ 00 00 00 3c ┊ payload …
+//! own:                  ff fe                     00 00 00 1e
 //! ```
 //!
-//! Only a copy of which no byte was sent yet may change, or be dropped.
+//! Own are the Packet Identifier and how long the copy may still wait. Only a copy of which no byte was sent yet may change, or be
+//! dropped.
 
 use std::time::Instant;
 
@@ -14,24 +15,36 @@ use bytes::Bytes;
 use crate::mqtt::packet::{Encoded, ExpiryField};
 
 /// Pieces of one copy.
-const PIECES_MAX: usize = 3;
+const PIECES_MAX: usize = 5;
 
-/// A copy that says, or counts, how long it may wait.
+/// A copy that is not like every other one.
 #[derive(Debug)]
-pub(super) struct Expiring {
+pub(super) struct OwnCopy {
     packet: Bytes,
     /// Bytes of it that were sent.
     sent: usize,
+    /// Place and value of the Packet Identifier.
+    id: Option<(usize, [u8; 2])>,
+    expiry: Option<Expiry>,
+}
+
+#[derive(Debug)]
+struct Expiry {
     field: ExpiryField,
     /// What stands in the field.
     left: [u8; 4],
     since: Instant,
 }
 
-impl Expiring {
-    pub(super) fn new(encoded: &Encoded, field: ExpiryField, now: Instant) -> Self {
-        let left = field.seconds.to_be_bytes();
-        Self { packet: encoded.packet.clone(), sent: 0, field, left, since: now }
+impl OwnCopy {
+    /// `id` belongs to a copy that has a place for it. It waits `since` then.
+    pub(super) fn new(encoded: &Encoded, id: Option<u16>, since: Instant) -> Self {
+        let expiry = encoded.expiry.map(|field| {
+            let left = field.seconds.to_be_bytes();
+            Expiry { field, left, since }
+        });
+        let id = encoded.id_at.zip(id.map(u16::to_be_bytes));
+        Self { packet: encoded.packet.clone(), sent: 0, id, expiry }
     }
 
     /// Bytes that are still to be sent.
@@ -43,22 +56,38 @@ impl Expiring {
         self.sent += n;
     }
 
+    pub(super) fn may_expire(&self) -> bool {
+        self.expiry.is_some()
+    }
+
+    /// Its Packet Identifier.
+    pub(super) fn id(&self) -> Option<u16> {
+        self.id.map(|(_, id)| u16::from_be_bytes(id))
+    }
+
     pub(super) fn pieces(&self) -> Pieces<'_> {
-        let at = self.field.at.unwrap_or(self.packet.len());
-        let (head, rest) = self.packet.split_at(at);
-        let field = &self.left[..rest.len().min(self.left.len())];
-        Pieces::new([head, field, &rest[field.len()..]], self.sent)
+        let (head, id, rest) = match &self.id {
+            Some((at, id)) => {
+                let (head, rest) = self.packet.split_at(*at);
+                (head, &id[..], &rest[id.len()..])
+            }
+            None => (&[][..], &[][..], &self.packet[..]),
+        };
+        let (middle, expiry, tail) = match &self.expiry {
+            Some(Expiry { field: ExpiryField { at: Some(at), .. }, left, .. }) => {
+                let (middle, rest) = rest.split_at(at - head.len() - id.len());
+                (middle, &left[..], &rest[left.len()..])
+            }
+            _ => (rest, &[][..], &[][..]),
+        };
+        Pieces::new([head, id, middle, expiry, tail], self.sent)
     }
 
     /// Counts down what it may still wait, in whole seconds [MQTT-3.3.2-6]; whether that is over [MQTT-3.3.2-5].
     pub(super) fn count_down(&mut self, now: Instant) -> bool {
-        if self.sent > 0 {
-            return false;
-        }
-        let waited_s = now.saturating_duration_since(self.since).as_secs();
-        let left_s = u64::from(self.field.seconds).saturating_sub(waited_s);
-        // No more than the field's own.
-        self.left = (left_s as u32).to_be_bytes();
+        let Some(expiry) = self.expiry.as_mut().filter(|_| self.sent == 0) else { return false };
+        let left_s = expiry.field.left_s(expiry.since, now);
+        expiry.left = left_s.to_be_bytes();
         left_s == 0
     }
 }
@@ -71,8 +100,9 @@ pub(super) struct Pieces<'a> {
 }
 
 impl<'a> Pieces<'a> {
+    #[inline]
     pub(super) fn one(piece: &'a [u8]) -> Self {
-        Self { pieces: [&[], &[], piece], next: PIECES_MAX - 1 }
+        Self { pieces: [&[], &[], &[], &[], piece], next: PIECES_MAX - 1 }
     }
 
     fn new(mut pieces: [&'a [u8]; PIECES_MAX], mut sent: usize) -> Self {

@@ -20,7 +20,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use self::copy::{Expiring, Pieces};
+use self::copy::{OwnCopy, Pieces};
 use super::config::Limits;
 use super::counters::DropReason;
 use super::packet::Encoded;
@@ -66,6 +66,11 @@ impl ByteQueue {
         }
     }
 
+    /// Keeps the first `n` bytes that wait.
+    fn truncate(&mut self, n: usize) {
+        self.buffer.truncate(self.start + n);
+    }
+
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         // Moving what waits is paid for by the bytes that left: at least as many.
         if self.start > self.bytes() && self.buffer.len() + bytes.len() > self.buffer.capacity() {
@@ -102,18 +107,32 @@ enum Chunk {
     Broker(usize),
     /// A copy made by the card, or what is left of it.
     Card(Bytes),
-    /// The same, with the time it may wait.
-    Expiring(Expiring),
+    /// The same, with bytes of its own.
+    Own(OwnCopy),
+    /// So many bytes of `acks`. Never 0.
+    Acks(usize),
 }
 
 impl Chunk {
     /// Bytes of a copy.
     fn card_bytes(&self) -> usize {
         match self {
-            Self::Broker(_) => 0,
+            Self::Broker(_) | Self::Acks(_) => 0,
             Self::Card(bytes) => bytes.len(),
-            Self::Expiring(copy) => copy.bytes(),
+            Self::Own(copy) => copy.bytes(),
         }
+    }
+
+    /// Bytes of anything but the broker's.
+    fn own_bytes(&self) -> usize {
+        match self {
+            Self::Acks(len) => *len,
+            other => other.card_bytes(),
+        }
+    }
+
+    fn may_expire(&self) -> bool {
+        matches!(self, Self::Own(copy) if copy.may_expire())
     }
 }
 
@@ -122,12 +141,16 @@ impl Chunk {
 pub struct Outbox {
     chunks: VecDeque<Chunk>,
     relay: ByteQueue,
+    /// The card's acknowledgements.
+    acks: ByteQueue,
     /// Copies that wait for the end of the packet the broker is in the middle of.
     deferred: VecDeque<Chunk>,
     /// The last broker-origin byte does not end a packet.
     is_mid_packet: bool,
-    /// Bytes of copies in `chunks` and `deferred`.
+    /// Bytes of copies in `chunks` and `deferred`, and of what was admitted and has yet to be pushed.
     card_bytes: usize,
+    /// Bytes of those that have yet to be pushed.
+    admitted_bytes: usize,
     /// Copies in `chunks` and `deferred`.
     card_messages: usize,
     /// Copies among them that may not wait for ever.
@@ -151,16 +174,22 @@ impl Outbox {
 
     /// Bytes that can be sent.
     pub fn bytes(&self) -> usize {
-        let deferred: usize = self.deferred.iter().map(Chunk::card_bytes).sum();
-        self.relay.bytes() + self.card_bytes - deferred
+        let deferred: usize = self.deferred.iter().map(Chunk::own_bytes).sum();
+        self.relay.bytes() + self.acks.bytes() + self.card_bytes - self.admitted_bytes - deferred
     }
 
     /// What can be sent, in order.
     pub fn chunks(&self) -> impl Iterator<Item = &[u8]> {
         let mut relay = self.relay.as_slice();
+        let mut acks = self.acks.as_slice();
         self.chunks.iter().flat_map(move |chunk| match chunk {
             Chunk::Card(bytes) => Pieces::one(bytes),
-            Chunk::Expiring(copy) => copy.pieces(),
+            Chunk::Own(copy) => copy.pieces(),
+            &Chunk::Acks(len) => {
+                let (front, rest) = acks.split_at(len);
+                acks = rest;
+                Pieces::one(front)
+            }
             &Chunk::Broker(len) => {
                 let (front, rest) = relay.split_at(len);
                 relay = rest;
@@ -186,22 +215,30 @@ impl Outbox {
                     self.relay.advance(gone);
                     self.broker_bytes_drained += gone;
                 }
+                Chunk::Acks(len) => {
+                    let gone = n.min(*len);
+                    *len -= gone;
+                    n -= gone;
+                    if *len == 0 {
+                        self.chunks.pop_front();
+                    }
+                    self.acks.advance(gone);
+                }
                 copy => {
                     let gone = n.min(copy.card_bytes());
                     n -= gone;
                     self.card_bytes -= gone;
                     self.total.subtract(gone);
-                    let is_expiring = matches!(copy, Chunk::Expiring(_));
-                    if gone == copy.card_bytes() {
+                    let may_expire = copy.may_expire();
+                    match copy {
+                        Chunk::Card(bytes) => bytes::Buf::advance(bytes, gone),
+                        Chunk::Own(copy) => copy.advance(gone),
+                        Chunk::Broker(_) | Chunk::Acks(_) => {}
+                    }
+                    if copy.card_bytes() == 0 {
                         self.chunks.pop_front();
                         self.card_messages -= 1;
-                        self.expiring -= usize::from(is_expiring);
-                    } else {
-                        match copy {
-                            Chunk::Card(bytes) => bytes::Buf::advance(bytes, gone),
-                            Chunk::Expiring(copy) => copy.advance(gone),
-                            Chunk::Broker(_) => {}
-                        }
+                        self.expiring -= usize::from(may_expire);
                     }
                 }
             }
@@ -233,7 +270,7 @@ impl Outbox {
         self.broker_bytes_drained += n;
     }
 
-    /// Queues a copy, or says why it is dropped.
+    /// Queues a copy with QoS 0, or says why it is dropped.
     #[inline]
     pub(crate) fn push_card(
         &mut self,
@@ -241,47 +278,89 @@ impl Outbox {
         now: Instant,
         limits: &Limits,
     ) -> Result<(), DropReason> {
-        let len = copy.packet.len();
         if self.card_messages >= limits.outbox_messages_max {
             return Err(DropReason::Messages);
         }
-        if self.card_bytes + len > limits.outbox_bytes_max {
-            return Err(DropReason::Bytes);
-        }
-        if self.total.get() + len > limits.outbox_total_bytes_max {
-            return Err(DropReason::TotalBytes);
-        }
-        self.card_messages += 1;
-        self.card_bytes += len;
-        self.total.add(len);
-        let chunk = match copy.expiry {
-            None => Chunk::Card(copy.packet.clone()),
-            Some(field) => {
-                self.expiring += 1;
-                Chunk::Expiring(Expiring::new(copy, field, now))
-            }
-        };
-        let queue = if self.is_mid_packet { &mut self.deferred } else { &mut self.chunks };
-        queue.push_back(chunk);
+        self.admit(copy.packet.len(), limits)?;
+        self.push_admitted(copy, None, now);
         Ok(())
     }
 
-    /// Takes the time that copies have waited off the time they may; how many are dropped because it is over. To be called when
-    /// something that may have waited for long is about to be sent.
-    pub(crate) fn count_down(&mut self, now: Instant) -> usize {
+    /// Counts bytes that will be pushed later, or says why they must not be.
+    #[inline]
+    pub(crate) fn admit(&mut self, bytes: usize, limits: &Limits) -> Result<(), DropReason> {
+        if self.card_bytes + bytes > limits.outbox_bytes_max {
+            return Err(DropReason::Bytes);
+        }
+        if self.total.get() + bytes > limits.outbox_total_bytes_max {
+            return Err(DropReason::TotalBytes);
+        }
+        self.admit_all(bytes);
+        Ok(())
+    }
+
+    /// Counts bytes that will be pushed later, whatever the bounds: they are bounded otherwise.
+    pub(crate) fn admit_all(&mut self, bytes: usize) {
+        self.card_bytes += bytes;
+        self.admitted_bytes += bytes;
+        self.total.add(bytes);
+    }
+
+    /// What was admitted will not be pushed.
+    pub(crate) fn dismiss(&mut self, bytes: usize) {
+        self.card_bytes -= bytes;
+        self.admitted_bytes -= bytes;
+        self.total.subtract(bytes);
+    }
+
+    /// Queues an admitted copy that waits `since` then. `id`: its Packet Identifier, if it has one.
+    #[inline]
+    pub(crate) fn push_admitted(&mut self, copy: &Encoded, id: Option<u16>, since: Instant) {
+        self.admitted_bytes -= copy.packet.len();
+        self.card_messages += 1;
+        self.expiring += usize::from(copy.expiry.is_some());
+        self.push(if copy.expiry.is_none() && id.is_none() {
+            Chunk::Card(copy.packet.clone())
+        } else {
+            Chunk::Own(OwnCopy::new(copy, id, since))
+        });
+    }
+
+    /// Queues an acknowledgement of the card's. Never dropped: the caller looks at [`Self::ack_bytes`].
+    pub(crate) fn push_ack(&mut self, packet: &[u8]) {
+        self.acks.push(packet);
+        let queue = if self.is_mid_packet { &mut self.deferred } else { &mut self.chunks };
+        match queue.back_mut() {
+            Some(Chunk::Acks(len)) => *len += packet.len(),
+            _ => queue.push_back(Chunk::Acks(packet.len())),
+        }
+    }
+
+    /// Bytes of the card's acknowledgements that wait.
+    pub(crate) fn ack_bytes(&self) -> usize {
+        self.acks.bytes()
+    }
+
+    fn push(&mut self, chunk: Chunk) {
+        let queue = if self.is_mid_packet { &mut self.deferred } else { &mut self.chunks };
+        queue.push_back(chunk);
+    }
+
+    /// Takes the time that copies have waited off the time they may; how many are dropped because it is over. Their Packet
+    /// Identifiers are added to `ids`. To be called when something that may have waited for long is about to be sent.
+    pub(crate) fn count_down(&mut self, now: Instant, ids: &mut Vec<u16>) -> u64 {
         if self.expiring == 0 {
             return 0;
         }
         let (mut dropped, mut bytes) = (0, 0);
         for queue in [&mut self.chunks, &mut self.deferred] {
             queue.retain_mut(|chunk| {
-                let is_over = match chunk {
-                    Chunk::Expiring(copy) => copy.count_down(now),
-                    Chunk::Broker(_) | Chunk::Card(_) => false,
-                };
+                let Chunk::Own(copy) = chunk else { return true };
+                let is_over = copy.count_down(now);
                 if is_over {
                     dropped += 1;
-                    bytes += chunk.card_bytes();
+                    bytes += copy.bytes();
+                    ids.extend(copy.id());
                 }
                 !is_over
             });
@@ -290,15 +369,18 @@ impl Outbox {
         self.card_messages -= dropped;
         self.card_bytes -= bytes;
         self.total.subtract(bytes);
-        dropped
+        dropped as u64
     }
 
     /// There will be no end of packet any more; how many copies waited for it.
     pub(crate) fn drop_deferred(&mut self) -> usize {
         let bytes: usize = self.deferred.iter().map(Chunk::card_bytes).sum();
-        let is_expiring = |chunk: &&Chunk| matches!(chunk, Chunk::Expiring(_));
-        self.expiring -= self.deferred.iter().filter(is_expiring).count();
-        let messages = self.deferred.len();
+        self.expiring -= self.deferred.iter().filter(|chunk| chunk.may_expire()).count();
+        // Acknowledgements were the last to come, and are the last to be told of.
+        let is_ack = |chunk: &Chunk| matches!(chunk, Chunk::Acks(_));
+        let messages = self.deferred.iter().filter(|chunk| !is_ack(chunk)).count();
+        let acks: usize = self.deferred.iter().filter(|it| is_ack(it)).map(Chunk::own_bytes).sum();
+        self.acks.truncate(self.acks.bytes() - acks);
         self.deferred.clear();
         self.card_bytes -= bytes;
         self.card_messages -= messages;

@@ -12,7 +12,7 @@ fn content(outbox: &Outbox) -> Vec<u8> {
 }
 
 fn packet(byte: u8, len: usize) -> Encoded {
-    Encoded { packet: Bytes::from(vec![byte; len]), expiry: None }
+    Encoded { packet: Bytes::from(vec![byte; len]), id_at: None, expiry: None }
 }
 
 /// The order of time means nothing to copies that do not expire.
@@ -116,7 +116,7 @@ fn expiring(seconds: u32, at: Option<usize>) -> Encoded {
     if let Some(at) = at {
         bytes[at..at + 4].copy_from_slice(&seconds.to_be_bytes());
     }
-    Encoded { packet: Bytes::from(bytes), expiry: Some(ExpiryField { at, seconds }) }
+    Encoded { packet: Bytes::from(bytes), id_at: None, expiry: Some(ExpiryField { at, seconds }) }
 }
 
 #[test]
@@ -124,14 +124,14 @@ fn the_time_a_copy_waited_is_taken_off_its_expiry() {
     let (mut outbox, now) = (Outbox::default(), Instant::now());
     outbox.push_card(&expiring(300, Some(5)), now, &Limits::default()).unwrap();
     assert_eq!(content(&outbox), b"xxxxx\0\0\x01\x2Cx");
-    assert_eq!(outbox.count_down(now + Duration::from_millis(999)), 0);
+    assert_eq!(outbox.count_down(now + Duration::from_millis(999), &mut Vec::new()), 0);
     assert_eq!(content(&outbox), b"xxxxx\0\0\x01\x2Cx");
-    assert_eq!(outbox.count_down(now + Duration::from_millis(100_500)), 0);
+    assert_eq!(outbox.count_down(now + Duration::from_millis(100_500), &mut Vec::new()), 0);
     assert_eq!(content(&outbox), b"xxxxx\0\0\0\xC8x");
     outbox.advance(7);
     assert_eq!((content(&outbox), outbox.bytes()), (b"\0\xC8x".to_vec(), 3));
     // It is on its way: nothing of it can change any more.
-    assert_eq!(outbox.count_down(now + Duration::from_secs(1000)), 0);
+    assert_eq!(outbox.count_down(now + Duration::from_secs(1000), &mut Vec::new()), 0);
     assert_eq!(content(&outbox), b"\0\xC8x");
     outbox.advance(3);
     assert!(outbox.is_empty());
@@ -147,8 +147,8 @@ fn a_copy_whose_time_is_over_is_dropped_in_every_version() {
     outbox.push_card(&expiring(1, None), now, &limits).unwrap();
     outbox.push_broker(b"b", true);
     outbox.push_card(&expiring(1, Some(0)), now, &limits).unwrap();
-    assert_eq!(outbox.count_down(now + Duration::from_secs(1)), 2);
-    assert_eq!(outbox.count_down(now + Duration::from_secs(2)), 1);
+    assert_eq!(outbox.count_down(now + Duration::from_secs(1), &mut Vec::new()), 2);
+    assert_eq!(outbox.count_down(now + Duration::from_secs(2), &mut Vec::new()), 1);
     assert_eq!((content(&outbox), total.get()), (b"XXb".to_vec(), 2));
     outbox.push_card(&packet(b'Y', 1), now, &limits).unwrap();
     outbox.push_broker(b"c", false);

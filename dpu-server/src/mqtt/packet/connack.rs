@@ -18,6 +18,10 @@ pub(crate) struct Connack<'a> {
     pub(crate) server_keep_alive_s: Option<u16>,
     /// Largest packet the broker accepts, in bytes.
     pub(crate) packet_bytes_max: u32,
+    /// Highest QoS the broker accepts, as far as it says; version 3 cannot say.
+    pub(crate) qos_max: u8,
+    /// Messages with QoS above 0 the broker takes at a time, if it says so.
+    pub(crate) receive_max: Option<u16>,
     /// Largest Topic Alias the broker accepts; 0: none.
     pub(crate) topic_alias_max: u16,
 }
@@ -48,6 +52,8 @@ impl<'a> Connack<'a> {
             assigned_client_id: properties.assigned_client_id,
             server_keep_alive_s: properties.server_keep_alive_s,
             packet_bytes_max: properties.packet_bytes_max.unwrap_or(u32::MAX),
+            qos_max: properties.qos_max.unwrap_or(2),
+            receive_max: properties.receive_max,
             topic_alias_max: properties.topic_alias_max.unwrap_or(0),
         })
     }

@@ -52,6 +52,8 @@ pub(crate) struct Connect<'a> {
     pub(crate) expiry: Expiry,
     /// Largest packet the client accepts, in bytes.
     pub(crate) packet_bytes_max: u32,
+    /// Messages with QoS above 0 it takes at a time without having acknowledged them, if it says so.
+    pub(crate) receive_max: Option<u16>,
     pub(crate) will: Option<Will<'a>>,
 }
 
@@ -95,6 +97,7 @@ impl<'a> Connect<'a> {
                 Version::V31 | Version::V311 => Expiry::Never,
             },
             packet_bytes_max: properties.packet_bytes_max.unwrap_or(u32::MAX),
+            receive_max: properties.receive_max,
             will,
         })
     }

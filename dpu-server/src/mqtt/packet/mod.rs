@@ -8,7 +8,7 @@
 //! fixed_header ──► (framer cuts a whole packet) ──► connect │ publish │ subscribe │ … over Reader
 //! ```
 //!
-//! Not here: acknowledgements of QoS 1 and 2, which pass unread. Values borrow from the packet; nothing allocates but
+//! Of acknowledgements of QoS 1 and 2 only the Packet Identifier is read (`core::exchanges`). Values borrow from the packet; nothing allocates but
 //! the list of filters of a SUBSCRIBE. Bounded by the packet, which the framer bounds.
 
 mod connack;
@@ -28,6 +28,12 @@ pub(crate) use subscribe::{Acknowledgement, GrantedOptions, Subscribe, Unsubscri
 
 /// The two bytes of a PINGREQ (MQTT 3.1.1 §3.12).
 pub(crate) const PINGREQ: [u8; 2] = [0xC0, 0x00];
+
+/// A PUBACK that says nothing but success (MQTT 3.1.1 §3.4; in version 5 the Reason Code may be left out then).
+pub(crate) fn puback(packet_id: u16) -> [u8; 4] {
+    let [high, low] = packet_id.to_be_bytes();
+    [0x40, 0x02, high, low]
+}
 
 /// Protocol version of a connection, as its CONNECT announced it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

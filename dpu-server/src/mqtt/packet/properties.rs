@@ -101,6 +101,10 @@ pub(crate) struct Properties<'a> {
     pub(crate) will_delay_s: Option<u32>,
     /// Maximum Packet Size in bytes, 0x27.
     pub(crate) packet_bytes_max: Option<u32>,
+    /// Receive Maximum, 0x21.
+    pub(crate) receive_max: Option<u16>,
+    /// Maximum QoS, 0x24.
+    pub(crate) qos_max: Option<u8>,
     /// Topic Alias Maximum, 0x22.
     pub(crate) topic_alias_max: Option<u16>,
     /// Topic Alias, 0x23.
@@ -145,8 +149,12 @@ impl<'a> Properties<'a> {
     ) -> Result<(), Malformed> {
         match form {
             Form::Flag => {
-                if list.u8()? > 1 {
+                let value = list.u8()?;
+                if value > 1 {
                     return Err(Malformed::Property(id));
+                }
+                if id == 0x24 {
+                    self.qos_max = Some(value);
                 }
             }
             Form::U16 | Form::U16NotZero => {
@@ -156,6 +164,7 @@ impl<'a> Properties<'a> {
                 }
                 match id {
                     0x13 => self.server_keep_alive_s = Some(value),
+                    0x21 => self.receive_max = Some(value),
                     0x22 => self.topic_alias_max = Some(value),
                     0x23 => self.topic_alias = Some(Located { value, at }),
                     _ => {}

@@ -10,6 +10,7 @@
 //! they are left out.
 
 use std::num::NonZeroU32;
+use std::time::Instant;
 
 use bytes::Bytes;
 
@@ -24,6 +25,8 @@ use crate::mqtt::topic;
 const ALIAS_BYTES: usize = 3;
 /// Bytes of a Message Expiry Interval property.
 const EXPIRY_BYTES: usize = 5;
+/// Bytes of a Packet Identifier.
+const ID_BYTES: usize = 2;
 
 /// One of the ways a PUBLISH looks on the wire.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -41,6 +44,8 @@ pub(crate) enum Variant {
 #[derive(Clone, Debug)]
 pub(crate) struct Encoded {
     pub(crate) packet: Bytes,
+    /// Place of the Packet Identifier, which each subscriber has its own of; `None` with QoS 0.
+    pub(crate) id_at: Option<usize>,
     pub(crate) expiry: Option<ExpiryField>,
 }
 
@@ -50,6 +55,14 @@ pub(crate) struct ExpiryField {
     /// Place of the four bytes in the packet; `None`: in version 3 it does not say, and expires all the same.
     pub(crate) at: Option<usize>,
     pub(crate) seconds: u32,
+}
+
+impl ExpiryField {
+    /// Whole seconds that are left of the time.
+    pub(crate) fn left_s(&self, since: Instant, now: Instant) -> u32 {
+        let waited_s = now.saturating_duration_since(since).as_secs();
+        self.seconds.saturating_sub(u32::try_from(waited_s).unwrap_or(u32::MAX))
+    }
 }
 
 /// A well-formed PUBLISH.
@@ -120,7 +133,7 @@ impl<'a> Publish<'a> {
         identifier + self.kept().iter().map(|part| part.len()).sum::<usize>() + expiry
     }
 
-    fn remaining_bytes(&self, variant: Variant) -> usize {
+    fn remaining_bytes(&self, variant: Variant, qos: u8) -> usize {
         let properties = match variant {
             Variant::V3 => 0,
             Variant::V5 { identifier } => {
@@ -128,31 +141,36 @@ impl<'a> Publish<'a> {
                 variable_byte_integer_len(list) + list
             }
         };
-        2 + self.topic.len() + properties + self.payload.len()
+        let id = if qos > 0 { ID_BYTES } else { 0 };
+        2 + self.topic.len() + id + properties + self.payload.len()
     }
 
     /// Bytes of the whole encoded packet.
-    pub(crate) fn encoded_bytes(&self, variant: Variant) -> usize {
-        let remaining = self.remaining_bytes(variant);
+    pub(crate) fn encoded_bytes(&self, variant: Variant, qos: u8) -> usize {
+        let remaining = self.remaining_bytes(variant, qos);
         1 + variable_byte_integer_len(remaining) + remaining
     }
 
-    /// The copy a subscriber of this variant gets.
-    pub(crate) fn encode(&self, variant: Variant) -> Encoded {
-        let len = self.encoded_bytes(variant);
+    /// The copy a subscriber of this variant gets with this QoS, 0 or 1. The Packet Identifier is 0.
+    pub(crate) fn encode(&self, variant: Variant, qos: u8) -> Encoded {
+        let len = self.encoded_bytes(variant, qos);
         let topic_len = u16::try_from(self.topic.len()).expect("parsed behind a 16-bit length");
         let mut out = Vec::with_capacity(len);
-        out.push(0x30);
-        put_variable_byte_integer(&mut out, self.remaining_bytes(variant));
+        out.push(0x30 | qos << 1);
+        put_variable_byte_integer(&mut out, self.remaining_bytes(variant, qos));
         out.extend_from_slice(&topic_len.to_be_bytes());
         out.extend_from_slice(self.topic.as_bytes());
+        let id_at = (qos > 0).then_some(out.len());
+        if qos > 0 {
+            out.extend_from_slice(&[0; ID_BYTES]);
+        }
         let expiry = match variant {
             Variant::V3 => self.expiry_s().map(|seconds| ExpiryField { at: None, seconds }),
             Variant::V5 { identifier } => self.put_properties(&mut out, identifier),
         };
         out.extend_from_slice(self.payload);
         debug_assert_eq!(out.len(), len);
-        Encoded { packet: Bytes::from(out), expiry }
+        Encoded { packet: Bytes::from(out), id_at, expiry }
     }
 
     fn put_properties(
@@ -188,7 +206,7 @@ mod tests {
     }
 
     fn copy(publish: &Publish<'_>, variant: Variant) -> Vec<u8> {
-        publish.encode(variant).packet.to_vec()
+        publish.encode(variant, 0).packet.to_vec()
     }
 
     #[test]
@@ -232,7 +250,7 @@ mod tests {
             let body = [&b"\x00\x01t"[..], &[list.len() as u8], &list, b"x"].concat();
             let publish = parse(Version::V5, &body).unwrap();
             assert_eq!((publish.topic_alias(), publish.expiry_s()), (Some(3), Some(9)));
-            let encoded = publish.encode(Variant::V5 { identifier: NonZeroU32::new(200) });
+            let encoded = publish.encode(Variant::V5 { identifier: NonZeroU32::new(200) }, 0);
             assert_eq!(encoded.packet, expected);
             let field = encoded.expiry.unwrap();
             let at = field.at.unwrap();
@@ -248,7 +266,10 @@ mod tests {
             let publish = parse(Version::V311, &body).unwrap();
             let with_identifier = Variant::V5 { identifier: NonZeroU32::new(268_435_455) };
             for variant in [Variant::V3, V5, with_identifier] {
-                assert_eq!(copy(&publish, variant).len(), publish.encoded_bytes(variant));
+                for qos in [0, 1] {
+                    let copy = publish.encode(variant, qos);
+                    assert_eq!(copy.packet.len(), publish.encoded_bytes(variant, qos));
+                }
             }
         }
     }
@@ -259,6 +280,10 @@ mod tests {
         let publish = Publish::parse(Version::V311, 1, body).unwrap();
         assert_eq!((publish.packet_id, publish.payload), (Some(7), &b"x"[..]));
         assert_eq!(parse(Version::V311, body).unwrap().packet_id, None);
+        let numbered = publish.encode(Variant::V3, 1);
+        assert_eq!(&numbered.packet[..], b"\x32\x06\x00\x01t\x00\x00x");
+        assert_eq!(numbered.id_at, Some(5));
+        assert_eq!(copy(&publish, Variant::V3), b"\x30\x04\x00\x01tx");
         assert_eq!(Publish::parse(Version::V311, 2, b"\x00\x01t\x00\x00x"), {
             Err(Malformed::Value("packet identifier"))
         });

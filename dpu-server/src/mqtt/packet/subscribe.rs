@@ -10,6 +10,8 @@ use crate::mqtt::topic::Filter;
 /// card distributes has no RETAIN to keep.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct GrantedOptions {
+    /// The QoS that was granted; before the SUBACK the one that was asked for.
+    pub(crate) qos: u8,
     /// The No Local option.
     pub(crate) no_local: bool,
     /// The Subscription Identifier of the SUBSCRIBE.
@@ -47,7 +49,7 @@ impl<'a> Subscribe<'a> {
             {
                 return Err(Malformed::Value("subscription options"));
             }
-            filters.push((filter, GrantedOptions { no_local, identifier }));
+            filters.push((filter, GrantedOptions { qos, no_local, identifier }));
         }
         if filters.is_empty() {
             return Err(Malformed::Truncated);

@@ -112,10 +112,11 @@ fn while_authenticating_anew_publishes_go_to_the_broker() {
 }
 
 #[test]
-fn quality_of_service_above_zero_goes_to_the_broker() {
+fn quality_of_service_2_goes_to_the_broker_and_1_too_where_its_ways_are_not_known() {
     let (mut scene, publisher, _) = plain();
-    scene.broker_takes(publisher, Reason::QosAboveZero, publish_qos1("t", 1, "1"));
     scene.broker_takes(publisher, Reason::QosAboveZero, publish_qos2("t", 2, "2"));
+    scene.core.expect_late_deliveries();
+    scene.broker_takes(publisher, Reason::QosAboveZero, publish_qos1("t", 1, "1"));
 }
 
 #[test]
@@ -229,12 +230,13 @@ fn a_publish_behind_a_slow_one_waits_for_the_barrier() {
     assert_eq!(behind, PINGREQ);
 }
 
-/// The other reasons are reached in `options`, `sessions`, `streams` and `barriers`; together all of them.
+/// The other reasons are reached in `options`, `exchanges`, `sessions`, `streams` and `barriers`; together all of them.
 #[test]
 fn every_reason_is_reached_by_a_test() {
     let tests = [
         include_str!("decisions.rs"),
         include_str!("options.rs"),
+        include_str!("exchanges.rs"),
         include_str!("sessions.rs"),
         include_str!("streams.rs"),
         include_str!("barriers.rs"),

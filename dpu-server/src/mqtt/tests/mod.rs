@@ -1,9 +1,11 @@
 //! The core as a specification: what the card takes, what it leaves to the broker, and that nobody can tell.
 
+mod acknowledged;
 mod arrivals;
 mod barriers;
 mod decisions;
 mod epochs;
+mod exchanges;
 mod observe;
 mod options;
 mod packets;

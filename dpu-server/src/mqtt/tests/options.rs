@@ -62,7 +62,9 @@ fn an_alias_set_by_a_message_that_goes_to_the_broker_for_another_reason_is_learn
     pass(&mut scene, publisher, Reason::Retained, &retained);
     scene.card_takes(publisher, publish_v5("", &ALIAS, "2"));
     let qos1 = packet(0x32, &[string("q"), vec![0, 9, 3], ALIAS.to_vec(), b"3".to_vec()].concat());
-    pass(&mut scene, publisher, Reason::QosAboveZero, &qos1);
+    let mut duplicate = qos1;
+    duplicate[0] |= 8;
+    pass(&mut scene, publisher, Reason::Duplicate, &duplicate);
     scene.card_takes(publisher, publish_v5("", &ALIAS, "4"));
     assert_eq!(scene.client_gets(subscriber), [publish("r", "2"), publish("q", "4")].concat());
 }

@@ -91,6 +91,24 @@ pub(super) fn publish_qos2(topic: &str, packet_id: u16, payload: &str) -> Vec<u8
     packet(0x34, &[string(topic), id, payload.into()].concat())
 }
 
+/// PUBLISH with QoS 1 and properties.
+pub(super) fn publish_qos1_v5(topic: &str, packet_id: u16, list: &[u8], payload: &str) -> Vec<u8> {
+    let mut body = [string(topic), packet_id.to_be_bytes().to_vec()].concat();
+    body.push(list.len() as u8);
+    body.extend(list);
+    body.extend(payload.as_bytes());
+    packet(0x32, &body)
+}
+
+/// PUBACK, PUBREC or PUBCOMP: 0x40, 0x50, 0x70.
+pub(super) fn acknowledge(first: u8, packet_id: u16) -> Vec<u8> {
+    packet(first, &packet_id.to_be_bytes())
+}
+
+pub(super) fn puback(packet_id: u16) -> Vec<u8> {
+    acknowledge(0x40, packet_id)
+}
+
 pub(super) fn pubrel(packet_id: u16) -> Vec<u8> {
     packet(0x62, &packet_id.to_be_bytes())
 }
