@@ -1,13 +1,14 @@
 //! Both ends of a channel in one thread: the agent inside dpu-server.
 //!
 //! ```text
-//! send ──copy──► queue of at most queue_messages ──swap──► the receiver's buffer
-//!          ▲                                          │
-//!          └──────────── free buffers ◄───────────────┘
+//! send ──copy─┐
+//! give ──swap─┴► queue of at most queue_messages ──swap──► the receiver's buffer
+//!          ▲                                         │
+//!          └─────────── free buffers ◄───────────────┘
 //! ```
 //!
-//! A message is copied once, when it is sent; the receiver gets the buffer itself and leaves its old one for the next
-//! message. At most `queue_messages` + 1 buffers a direction, each as large as the largest message it has held.
+//! A message is copied when it is sent, and not at all when it is given; the receiver gets the buffer itself and leaves its old one for
+//! the next message. At most `queue_messages` + 1 buffers a direction, each as large as the largest message it has held.
 //! Single-threaded on purpose: no lock, and no descriptor, since one loop polls both ends.
 
 use std::cell::RefCell;
@@ -57,16 +58,11 @@ impl InProcess {
     fn is_peer_gone(&self) -> bool {
         Rc::strong_count(&self.incoming) == 1
     }
-}
 
-impl CommChannel for InProcess {
-    fn max_message_bytes(&self) -> usize {
-        self.max_message_bytes
-    }
-
-    fn send(&mut self, message: &[u8]) -> Result<(), SendError> {
-        if message.is_empty() || message.len() > self.max_message_bytes {
-            return Err(SendError::Size { bytes: message.len(), limit: self.max_message_bytes });
+    /// An empty buffer, if a message of so many bytes can be queued now.
+    fn free_buffer(&self, bytes: usize) -> Result<Vec<u8>, SendError> {
+        if bytes == 0 || bytes > self.max_message_bytes {
+            return Err(SendError::Size { bytes, limit: self.max_message_bytes });
         }
         if self.is_peer_gone() {
             return Err(SendError::Lost);
@@ -75,9 +71,25 @@ impl CommChannel for InProcess {
         if outgoing.queue.len() == self.queue_messages {
             return Err(SendError::WouldBlock);
         }
-        let mut buffer = outgoing.free.pop().unwrap_or_default();
+        Ok(outgoing.free.pop().unwrap_or_default())
+    }
+}
+
+impl CommChannel for InProcess {
+    fn max_message_bytes(&self) -> usize {
+        self.max_message_bytes
+    }
+
+    fn send(&mut self, message: &[u8]) -> Result<(), SendError> {
+        let mut buffer = self.free_buffer(message.len())?;
         buffer.extend_from_slice(message);
-        outgoing.queue.push_back(buffer);
+        self.outgoing.borrow_mut().queue.push_back(buffer);
+        Ok(())
+    }
+
+    fn give(&mut self, message: &mut Vec<u8>) -> Result<(), SendError> {
+        let buffer = self.free_buffer(message.len())?;
+        self.outgoing.borrow_mut().queue.push_back(mem::replace(message, buffer));
         Ok(())
     }
 
@@ -121,6 +133,21 @@ mod tests {
         }
         // The receiver's first buffer was never allocated: it becomes one when it is first filled.
         assert!(seen.len() <= QUEUE + 1, "{} buffers", seen.len());
+    }
+
+    #[test]
+    fn a_given_message_arrives_in_its_own_buffer_and_is_kept_when_there_is_no_room() {
+        let (mut host, mut card) = pair(16, 1);
+        let mut message = b"one".to_vec();
+        let address = message.as_ptr();
+        assert_eq!(host.give(&mut message), Ok(()));
+        assert!(message.is_empty());
+        message.extend_from_slice(b"two");
+        assert_eq!(host.give(&mut message), Err(SendError::WouldBlock));
+        assert_eq!(message, b"two");
+        let mut buffer = Vec::new();
+        card.recv(&mut buffer).expect("a message");
+        assert_eq!((buffer.as_slice(), buffer.as_ptr()), (b"one".as_slice(), address));
     }
 
     #[test]

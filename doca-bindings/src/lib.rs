@@ -33,6 +33,15 @@ pub trait CommChannel {
     /// [`readiness`]: CommChannel::readiness
     fn send(&mut self, message: &[u8]) -> Result<(), SendError>;
 
+    /// Hands over one message as [`send`](CommChannel::send) does. When it was taken, `message` holds anything: a channel that queues
+    /// whole buffers keeps this one and leaves another, so that nothing is copied.
+    ///
+    /// # Errors
+    /// As [`send`](CommChannel::send); `message` is unchanged then.
+    fn give(&mut self, message: &mut Vec<u8>) -> Result<(), SendError> {
+        self.send(message)
+    }
+
     /// Takes one message into `buffer`, whose old content is gone whatever the outcome. Its allocation is reused or
     /// exchanged for one of the channel's own: pass the same buffer again and nothing is allocated.
     ///

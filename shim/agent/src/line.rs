@@ -46,7 +46,7 @@ impl Line {
             return self.queue(message);
         }
         mqttshim_schema::encode(message, &mut self.encoded).map_err(|_| TooLarge)?;
-        match channel.send(&self.encoded) {
+        match channel.give(&mut self.encoded) {
             Ok(()) => Ok(()),
             Err(SendError::WouldBlock) => {
                 self.backlog.push_back(std::mem::take(&mut self.encoded));

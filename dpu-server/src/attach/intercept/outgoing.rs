@@ -147,7 +147,7 @@ impl Outgoing {
 
     /// Hands `scratch` to the channel; false when there is no room or no channel.
     fn try_scratch(&mut self) -> bool {
-        match self.channel.send(&self.scratch) {
+        match self.channel.give(&mut self.scratch) {
             Ok(()) => {
                 self.sent += 1;
                 true
