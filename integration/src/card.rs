@@ -85,6 +85,12 @@ impl Card {
         &self.session
     }
 
+    /// Where it serves its metrics, on this machine.
+    #[must_use]
+    pub fn metrics_port(&self) -> u16 {
+        self.metrics_port
+    }
+
     /// Its process id.
     #[must_use]
     pub fn pid(&self) -> u32 {

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
-use mqttshim_integration::{Broker, BrokerSetup, Card, Client, Folder, Message, needs, wait};
+use mqttshim_integration::{
+    Broker, BrokerSetup, Card, Client, Folder, Message, needs, paths, wait,
+};
 
 /// Times that the broker may have changed what it permits.
 fn changes(card: &Card) -> f64 {
@@ -101,4 +103,39 @@ fn an_unknown_plugin_holds_the_card_back_until_the_operator_trusts_it() {
         ));
         assert!(!is_held_back(&[], "mosquitto_dynamic_security.so"));
     }
+}
+
+/// What `mqttshim stat` says stands in the way.
+fn obstacles(card: &Card) -> String {
+    let mut stat = std::process::Command::new(paths::built("mqttshim"));
+    stat.args(["stat", "--metrics", &format!("127.0.0.1:{}", card.metrics_port())]);
+    let said = String::from_utf8(stat.output().unwrap().stdout).unwrap();
+    said.lines().filter(|line| line.contains("not accelerated")).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn stat_names_the_plugin_and_the_bridge_that_stand_in_the_way() {
+    needs!("mosquitto");
+    if !needs::has_file(PLUGIN.as_ref()) {
+        return;
+    }
+    let folder = Folder::new();
+    let card = Card::start_with(&folder, &["--trust", "observed"]);
+    let broker = with_plugin(&folder, &card, "audit.so");
+    let far = Broker::start(&folder, &BrokerSetup { name: Some("far"), ..BrokerSetup::default() });
+    let bridge = format!("connection far\naddress 127.0.0.1:{}\ntopic # both", far.port());
+    let session = Some(card.session());
+    let setup =
+        BrokerSetup { session, config: &bridge, name: Some("near"), ..BrokerSetup::default() };
+    let _near = Broker::start(&folder, &setup);
+    let bridge = format!("the broker has a connection to 127.0.0.1:{}", far.port());
+    card.await_metrics("both", |it| it.sum("mqttshim_blind_spots", &[]) >= 2.0);
+    let said = obstacles(&card);
+    assert!(said.contains(&bridge), "{said}");
+    assert!(said.contains("/audit.so is loaded"), "{said}");
+    assert!(said.contains("--trust-plugin audit.so"), "{said}");
+    drop(broker);
+    card.await_metrics("one of them", |it| it.sum("mqttshim_blind_spots", &[]) < 2.0);
+    let said = obstacles(&card);
+    assert!(!said.contains("audit.so") && said.contains(&bridge), "{said}");
 }

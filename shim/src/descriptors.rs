@@ -69,7 +69,7 @@ pub(crate) fn copied(fd: RawFd, copy: RawFd) {
         Kind::Plain | Kind::Private => set(copy, Entry::PLAIN),
         Kind::KernelListener | Kind::KernelConnection => {
             set(copy, entry);
-            outside::appeared(entry.kind(), "a copy of a descriptor");
+            outside::appeared(entry.kind(), &outside::name(fd, entry.kind()));
         }
         Kind::Undecided | Kind::Refused => set(copy, entry),
         Kind::Epoll => {

@@ -5,7 +5,7 @@
 //! through exec or SCM_RIGHTS. A session is freed at the coming of the next but one, when no descriptor belongs to it; until
 //! then a thread may still be on its way out of a call.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
@@ -15,9 +15,10 @@ use mqttshim_session::{OpenError, Session, SlotId};
 use crate::environment;
 use crate::epoll;
 use crate::log::say;
+use crate::outside;
 use crate::plugins;
 use crate::spare;
-use crate::state::State;
+use crate::state::{Outside, State};
 use crate::table::{self, Entry, Kind, Socket};
 
 /// Sessions with descriptors at one time: one fewer than the table's entries can tell apart.
@@ -216,11 +217,19 @@ fn open(program: &str, placeholder: Option<BorrowedFd<'_>>) -> Result<(Session, 
 }
 
 fn tell_what_is_outside(session: &Session, state: &State) {
-    for _ in 0..state.outside.listeners {
-        session.notice(Notice::ListenerOutside, "before the session");
-    }
-    for _ in 0..state.outside.connections {
-        session.notice(Notice::ConnectionOutside, "before the session");
+    let Outside { listeners, connections } = state.outside;
+    for (kind, notice, count) in [
+        (Kind::KernelListener, Notice::ListenerOutside, listeners),
+        (Kind::KernelConnection, Notice::ConnectionOutside, connections),
+    ] {
+        if count == 0 {
+            continue;
+        }
+        let entries = table::entries(0, RawFd::MAX).filter(|(_, entry)| entry.kind() == kind);
+        let mut names = entries.map(|(fd, _)| outside::name(fd, kind));
+        for _ in 0..count {
+            session.notice(notice, &names.next().unwrap_or_default());
+        }
     }
 }
 

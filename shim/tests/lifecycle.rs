@@ -187,7 +187,8 @@ fn what_stays_outside_is_told_and_taken_back() {
     let (folder, program) = stage();
     let card = Card::start(folder.path());
     let mut command = offloaded(&folder, &program);
-    let mut server = Server::start_with(&mut command, "outside", &[echo_server().to_string()]);
+    let elsewhere = echo_server();
+    let mut server = Server::start_with(&mut command, "outside", &[elsewhere.to_string()]);
     assert_echo(server.connect());
     server.output.read_line(&mut server.rest).unwrap();
     card.wait_for(|notices| notices.contains(&Notice::SessionEnded));
@@ -197,6 +198,9 @@ fn what_stays_outside_is_told_and_taken_back() {
     assert_eq!(count(Notice::ListenerOutsideGone), 1);
     assert_eq!(count(Notice::ConnectionOutside), 2, "a copy counts as well");
     assert_eq!(count(Notice::ConnectionOutsideGone), 2);
+    let names = card.told().into_iter().filter(|(what, _)| *what == Notice::ConnectionOutside);
+    let leads_there = |(_, name): (Notice, String)| name == format!("127.0.0.1:{elsewhere}");
+    assert!(names.clone().all(leads_there), "{:?}", names.collect::<Vec<_>>());
 }
 
 #[test]
@@ -212,6 +216,7 @@ fn what_was_outside_before_the_session_is_told_first() {
     server.finish();
     card.wait_for(|notices| notices.contains(&Notice::SessionEnded));
     assert_eq!(card.notices()[..2], [Notice::SessionOpened, Notice::ListenerOutside]);
+    assert!(card.told()[1].1.parse::<std::net::SocketAddr>().is_ok(), "{:?}", card.told());
 }
 
 #[test]

@@ -106,8 +106,8 @@ impl Script {
     }
 
     /// The number of its sockets outside the card changes.
-    pub fn outside(&mut self, session: SessionId, listeners: i32, connections: i32) {
-        self.push(Step::Outside(session, listeners, connections), b"");
+    pub fn outside(&mut self, session: SessionId, listeners: i32, connections: i32, name: &str) {
+        self.push(Step::Outside(session, listeners, connections), name.as_bytes());
     }
 
     /// It may permit something else from here on; the `epoch`th time.
@@ -225,7 +225,8 @@ impl Attach for Script {
             }
             Step::Ended(session) => Input::SessionEnded { session },
             Step::Outside(session, listeners, connections) => {
-                Input::Outside { session, listeners, connections }
+                let name = std::str::from_utf8(message).unwrap_or_default();
+                Input::Outside { session, listeners, connections, name }
             }
             Step::Policy(session, epoch) => Input::PolicyEpoch { session, epoch },
             Step::Library(session) => {

@@ -49,6 +49,8 @@ pub enum Input<'a> {
         listeners: i32,
         /// Change of the number of outgoing connections.
         connections: i32,
+        /// Of one more: where it listens, or leads to. May be empty.
+        name: &'a str,
     },
     /// The broker may permit something else than before: it opened a file for reading, or loads a library.
     PolicyEpoch {

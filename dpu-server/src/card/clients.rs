@@ -7,6 +7,7 @@
 //!
 //! A client is not read while too much waits for its broker: TCP holds it back.
 
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use super::sockets::{Broker, Client, Entry, Kind, Stream};
@@ -86,8 +87,8 @@ impl<A: Attach, S: Stack> Card<A, S> {
 
     fn finish_connect(&mut self, key: Key, now: Instant) {
         let Some(outcome) = self.stack.connect_result(key) else { return };
-        if outcome.is_ok() {
-            self.begin_stream(key, now);
+        if let Ok(ends) = outcome {
+            self.begin_stream(key, ends.peer, now);
         } else {
             self.sockets[key.index()].kind = Kind::Named { is_accepting: false };
         }
@@ -95,9 +96,9 @@ impl<A: Attach, S: Stack> Card<A, S> {
     }
 
     /// The socket is a connection from now on.
-    fn begin_stream(&mut self, key: Key, now: Instant) {
+    fn begin_stream(&mut self, key: Key, peer: SocketAddr, now: Instant) {
         let entry = &mut self.sockets[key.index()];
-        entry.kind = Kind::Stream(Stream::new());
+        entry.kind = Kind::Stream(Stream::new(peer));
         self.counters.connections_begun += 1;
         self.sessions[entry.session].core.handle_open(ConnId(key.0), now);
         self.queue_read(key);
@@ -144,7 +145,7 @@ impl<A: Attach, S: Stack> Card<A, S> {
                     // `begin_stream` makes it one, once the broker's side knows its key.
                     self.insert(session, Kind::Connecting);
                     self.attach.accepted(listener, key, ends);
-                    self.begin_stream(key, now);
+                    self.begin_stream(key, ends.peer, now);
                     *moved = true;
                 }
                 Err(AcceptError::Empty) => return false,

@@ -19,6 +19,7 @@
 //! client is not read; towards a client the broker's credit and the core's limits bound what waits. Nothing is allocated
 //! per packet once the tables have their size.
 
+mod blind;
 mod clients;
 mod endings;
 mod flush;
@@ -40,6 +41,7 @@ use crate::mqtt::{Core, CoreConfig, Counters as CoreCounters};
 use crate::stack::{Batch, Event, Key, Sent, Stack};
 use sockets::Entry;
 
+pub use blind::Blind;
 pub use policy::{AsTold, PolicyEpochs};
 pub use survey::Survey;
 
@@ -75,6 +77,7 @@ struct Session {
     id: SessionId,
     core: Core,
     program: String,
+    blind: blind::BlindNames,
     /// The greatest policy epoch the core was told of.
     policy_epoch: u64,
     /// Sockets that belong to it, lingering ones included.

@@ -57,10 +57,4 @@ impl<A: Attach, S: Stack> Card<A, S> {
         }
         session.reach_policy_epoch(epoch);
     }
-
-    /// A program has loaded a shared object.
-    pub(super) fn library_loaded(&mut self, session: SessionId, path: &str) {
-        let index = self.session(session);
-        self.sessions[index].core.handle_plugin(path);
-    }
 }

@@ -6,6 +6,7 @@ use std::time::Instant;
 use mqttshim_schema::{How, OPTION_VALUE_BYTES_MAX, OptionAction, SessionId, SocketOption};
 use rustix::io::Errno;
 
+use super::blind::BlindNames;
 use super::sockets::{Broker, Client, Entry, Kind};
 use super::{Card, MESSAGES_MAX, Session};
 use crate::attach::{Answer, Attach, Input, Token};
@@ -81,9 +82,8 @@ impl<A: Attach, S: Stack> Card<A, S> {
             Input::SessionEnded { session } => self.end_session(session, now),
             Input::PolicyEpoch { session, epoch } => self.policy_told(session, epoch),
             Input::LibraryLoaded { session, path } => self.library_loaded(session, path),
-            Input::Outside { session, listeners, connections } => {
-                let index = self.session(session);
-                self.sessions[index].core.handle_outside(listeners, connections);
+            Input::Outside { session, listeners, connections, name } => {
+                self.outside(session, (listeners, connections), name);
             }
         }
     }
@@ -96,6 +96,7 @@ impl<A: Attach, S: Stack> Card<A, S> {
                 core: Core::new(self.config.core.clone()),
                 program: String::new(),
                 policy_epoch: 0,
+                blind: BlindNames::default(),
                 sockets: 0,
                 is_ended: false,
             })

@@ -1,5 +1,6 @@
 //! What the card remembers of each of its sockets.
 
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use rustix::io::Errno;
@@ -57,6 +58,8 @@ pub(super) enum Broker {
     reason = "independent facts, each set and asked on its own"
 )]
 pub(super) struct Stream {
+    /// The client's end.
+    pub(super) peer: SocketAddr,
     pub(super) client: Client,
     pub(super) broker: Broker,
     /// There may be bytes, an end or an error to read.
@@ -82,8 +85,9 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn new() -> Stream {
+    pub(super) fn new(peer: SocketAddr) -> Stream {
         Stream {
+            peer,
             client: Client::Open,
             broker: Broker::Open,
             may_read: true,
@@ -111,6 +115,14 @@ impl Stream {
 }
 
 impl Entry {
+    /// Of a connection, the client's end.
+    pub(super) fn peer(&self) -> Option<SocketAddr> {
+        match &self.kind {
+            Kind::Stream(stream) => Some(stream.peer),
+            Kind::Named { .. } | Kind::Connecting => None,
+        }
+    }
+
     pub(super) fn stream(&mut self) -> Option<&mut Stream> {
         match &mut self.kind {
             Kind::Stream(stream) => Some(stream),

@@ -1,7 +1,7 @@
 //! What the card has counted and holds now, in one value for whoever serves metrics.
 
 use super::endings::add;
-use super::{Card, Counters};
+use super::{Blind, Card, Counters};
 use crate::attach::Attach;
 use crate::mqtt::{ByReason, Counters as CoreCounters};
 use crate::stack::{Sends, Stack};
@@ -21,6 +21,8 @@ pub struct Survey {
     pub sessions_ended: u64,
     /// Brokers whose every PUBLISH goes to themselves now, by [`Reason`](crate::mqtt::Reason).
     pub slow: ByReason,
+    /// What they have that cannot be seen into, by name.
+    pub blind: Vec<Blind>,
 }
 
 impl<A: Attach, S: Stack> Card<A, S> {
@@ -42,10 +44,12 @@ impl<A: Attach, S: Stack> Card<A, S> {
                 continue;
             }
             survey.sessions_open += 1;
+            survey.blind.extend(self.blind_spots(session));
             if let Some(reason) = session.core.status().slow_reason {
                 survey.slow[reason as usize] += 1;
             }
         }
+        survey.blind.sort_unstable();
         survey
     }
 }

@@ -11,12 +11,12 @@
 mod http;
 mod registry;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::attach::intercept::Counters as AttachCounters;
-use crate::card::Survey;
+use crate::card::{Blind, Survey};
 use crate::mqtt::{DropReason, Reason};
 
 pub use http::{ServeError, serve};
@@ -105,6 +105,12 @@ const SLOW: Family = gauge(
     "mqttshim_slow_sessions",
     &["reason"],
     "Brokers that get every PUBLISH now, whatever its topic, and why",
+);
+/// Told beside [`readings`]: there are as many as there happen to be.
+pub(crate) const BLIND: Family = gauge(
+    "mqttshim_blind_spots",
+    &["reason", "name"],
+    "What brokers have now that the card cannot see into, by name; the latest few",
 );
 const MQTT_SESSIONS: Family =
     gauge("mqttshim_mqtt_sessions", &[], "MQTT sessions the card knows of, connected or not");
@@ -207,13 +213,15 @@ fn readings(snapshot: &Snapshot, mut tell: impl FnMut(&'static Family, &[&'stati
 #[derive(Debug)]
 pub struct Board {
     cells: Vec<AtomicU64>,
+    /// Held for a copy; the data plane does not wait for it.
+    blind: Mutex<Arc<[Blind]>>,
 }
 
 impl Default for Board {
     fn default() -> Board {
         let mut cells = Vec::new();
         readings(&Snapshot::default(), |_, _, _| cells.push(AtomicU64::new(0)));
-        Board { cells }
+        Board { cells, blind: Mutex::default() }
     }
 }
 
@@ -222,6 +230,8 @@ impl Default for Board {
 pub struct Publisher {
     board: Arc<Board>,
     published: Option<Instant>,
+    /// The names on the board.
+    blind: Arc<[Blind]>,
     /// Something may have changed since.
     is_due: bool,
 }
@@ -230,7 +240,7 @@ impl Publisher {
     /// Publishes to this board from now on.
     #[must_use]
     pub fn new(board: Arc<Board>) -> Publisher {
-        Publisher { board, published: None, is_due: true }
+        Publisher { board, published: None, blind: Arc::default(), is_due: true }
     }
 
     /// Leaves a snapshot if something changed and the last one is old enough.
@@ -247,10 +257,21 @@ impl Publisher {
         self.is_due = false;
         self.published = Some(now);
         let mut cells = self.board.cells.iter();
-        readings(&snapshot(), |_, _, value| {
+        let snapshot = snapshot();
+        readings(&snapshot, |_, _, value| {
             let cell = cells.next().expect("the board was made by the same list");
             cell.store(value, Ordering::Relaxed);
         });
+        if *self.blind != *snapshot.survey.blind {
+            match self.board.blind.try_lock() {
+                Ok(mut blind) => {
+                    self.blind = snapshot.survey.blind.into();
+                    blind.clone_from(&self.blind);
+                }
+                // It is being read: next time.
+                Err(_) => self.is_due = true,
+            }
+        }
     }
 
     /// When a snapshot is due; an instant in the past means now.

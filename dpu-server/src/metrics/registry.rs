@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use prometheus::{CounterVec, GaugeVec, Opts, TextEncoder};
 
-use super::{Board, Family, Snapshot, readings};
+use super::{BLIND, Blind, Board, Family, Snapshot, readings};
 
 /// One series.
 enum Series {
@@ -19,6 +19,7 @@ pub struct Registry {
     board: Arc<Board>,
     /// In the board's order.
     series: Vec<Series>,
+    blind: GaugeVec,
 }
 
 enum Vector {
@@ -51,7 +52,10 @@ impl Registry {
                 }
             });
         });
-        Registry { registry, board, series }
+        let Vector::Gauges(blind) = register(&registry, &BLIND) else {
+            unreachable!("declared as one")
+        };
+        Registry { registry, board, series, blind }
     }
 
     /// The text form of what the board says now.
@@ -68,6 +72,13 @@ impl Registry {
                 }
                 Series::Gauge(gauge, scale) => gauge.set(value * scale),
             }
+        }
+        self.blind.reset();
+        // A holder that panicked has ended the process.
+        let names =
+            self.board.blind.lock().map_or_else(|_| Arc::default(), |names| Arc::clone(&names));
+        for Blind { reason, name } in names.iter() {
+            self.blind.with_label_values(&[reason.label(), name]).inc();
         }
         TextEncoder::new().encode_to_string(&self.registry.gather())
     }

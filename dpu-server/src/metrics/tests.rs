@@ -129,3 +129,20 @@ fn an_address_in_use_is_refused_with_what_to_do() {
     let error = serve(&address.to_string(), Arc::default()).unwrap_err().to_string();
     assert!(error.contains("in use") && error.contains("--metrics"), "{error}");
 }
+
+#[test]
+fn blind_spots_are_told_by_name_while_there_are_any() {
+    let board = Arc::new(Board::default());
+    let mut publisher = Publisher::new(Arc::clone(&board));
+    let registry = Registry::new(board);
+    let start = Instant::now();
+    let plugin = Blind { reason: Reason::Plugin, name: "/srv/a \"b\".so".to_owned() };
+    let mut snapshot = Snapshot::default();
+    snapshot.survey.blind = vec![plugin.clone(), plugin];
+    publisher.publish(start, true, || snapshot);
+    let text = registry.text().unwrap();
+    let line = "mqttshim_blind_spots{name=\"/srv/a \\\"b\\\".so\",reason=\"plugin\"} 2";
+    assert!(text.lines().any(|found| found == line), "{line} is not in:\n{text}");
+    publisher.publish(start + PUBLISH_INTERVAL, true, Snapshot::default);
+    assert!(!registry.text().unwrap().contains("/srv"));
+}

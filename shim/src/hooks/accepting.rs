@@ -187,9 +187,11 @@ hook! {
         as Connect(Fd(fd), Address(address.addr(), length.cast_signed()))
     {
         let entry = table::get(fd);
+        let mut to = None;
         if !entry.is_plain() && !address::is_unreadable(address, length) {
             // SAFETY: connect(2) obliges its caller to pass `length` readable bytes.
             let parsed = unsafe { address::read(address, length) };
+            to = parsed;
             if let Some(value) = drive(fd, |woken| sockets::connect::connect(fd, parsed, woken)) {
                 return int(value);
             }
@@ -199,7 +201,7 @@ hook! {
         if !entry.is_plain() {
             note(|| {
                 if outcome == 0 || crate::errno::last() == rustix::io::Errno::INPROGRESS {
-                    outside::connected(fd);
+                    outside::connected(fd, to);
                 }
             });
         }

@@ -64,6 +64,11 @@ pub(crate) fn kernel_address(fd: RawFd) -> Option<SocketAddr> {
     rustix::net::getsockname(descriptor::borrow(fd)).ok()?.try_into().ok()
 }
 
+/// The address of the other end of the kernel's connection at `fd`, once there is one.
+pub(crate) fn kernel_peer(fd: RawFd) -> Option<SocketAddr> {
+    rustix::net::getpeername(descriptor::borrow(fd)).ok()??.try_into().ok()
+}
+
 /// `shutdown(2)`.
 pub(crate) fn shutdown(fd: RawFd, how: i32) -> Outcome {
     let how = match how {

@@ -23,6 +23,7 @@ const PUBLISH: &str = "mqttshim_publish_total";
 const DELIVERIES: &str = "mqttshim_deliveries_total";
 const DROPPED: &str = "mqttshim_outbox_dropped_total";
 const SLOW: &str = "mqttshim_slow_sessions";
+const BLIND: &str = "mqttshim_blind_spots";
 
 /// What each reason means; others are shown by their label.
 const REASONS: [(&str, &str); 39] = [
@@ -207,6 +208,11 @@ impl View<'_> {
                 meaning(reason)
             );
         }
+        for sample in self.now.of(BLIND) {
+            let name = sample.label("name").unwrap_or("?");
+            let why = obstacle(sample.label("reason").unwrap_or("?"), name);
+            let _ = writeln!(text, "  not accelerated: {why}");
+        }
         let card = self.rate(PUBLISH, &[("decision", "card")]);
         let broker = self.rate(PUBLISH, &[("decision", "broker")]);
         let card = card.unwrap_or_else(|| self.total(PUBLISH, &[("decision", "card")]));
@@ -240,6 +246,24 @@ impl View<'_> {
             value
         });
         json!({ "series": series.collect::<Vec<_>>() })
+    }
+}
+
+/// What a blind spot of this name is, and what would have to change.
+fn obstacle(reason: &str, name: &str) -> String {
+    match reason {
+        "plugin" => {
+            let file = name.rsplit('/').next().unwrap_or(name);
+            format!(
+                "plugin {name} is loaded; if it neither changes nor denies messages, list it with dpu-server run --trust-plugin {file}"
+            )
+        }
+        "outside_listener" => {
+            format!("the broker listens at {name}, which the card does not serve")
+        }
+        "outside_connection" => format!("the broker has a connection to {name}, perhaps a bridge"),
+        "opaque_connection" => format!("the client at {name} speaks what the card cannot read"),
+        _ => format!("{reason}: {name}"),
     }
 }
 
@@ -287,6 +311,23 @@ mod tests {
         let now = page(0, 50, 1);
         let text = View { now: &now, before: None }.to_text();
         assert!(text.contains("1 broker(s) get every PUBLISH now: outside_listener"), "{text}");
+    }
+
+    #[test]
+    fn what_stands_in_the_way_is_said_by_name_with_what_to_do() {
+        let now = Samples::parse(
+            "mqttshim_slow_sessions{reason=\"plugin\"} 1\n\
+             mqttshim_blind_spots{name=\"/usr/lib/audit.so\",reason=\"plugin\"} 1\n\
+             mqttshim_blind_spots{name=\"10.0.0.9:1883\",reason=\"outside_connection\"} 1\n",
+        );
+        let text = View { now: &now, before: None }.to_text();
+        for line in [
+            "  not accelerated: plugin /usr/lib/audit.so is loaded; if it neither changes nor denies messages, list it with \
+             dpu-server run --trust-plugin audit.so",
+            "  not accelerated: the broker has a connection to 10.0.0.9:1883, perhaps a bridge",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in:\n{text}");
+        }
     }
 
     #[test]

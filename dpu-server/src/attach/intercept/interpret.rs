@@ -372,7 +372,8 @@ impl Link {
             Notice::ConnectionOutsideGone => (0, -1),
         };
         let open = self.admit(session)?;
-        let input = Input::Outside { session, listeners, connections };
+        let name = detail;
+        let input = Input::Outside { session, listeners, connections, name };
         Ok(if open { Verdict::Input(input) } else { Nothing })
     }
 

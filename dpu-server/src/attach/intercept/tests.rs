@@ -113,8 +113,8 @@ fn short(input: &Input<'_>) -> String {
     match input {
         Input::SessionOpened { session, .. } => format!("Opened {}", session.0),
         Input::SessionEnded { session } => format!("Ended {}", session.0),
-        Input::Outside { listeners, connections, .. } => {
-            format!("Outside {listeners} {connections}")
+        Input::Outside { listeners, connections, name, .. } => {
+            format!("Outside {listeners} {connections} {name}")
         }
         Input::PolicyEpoch { epoch, .. } => format!("Policy {epoch}"),
         Input::LibraryLoaded { path, .. } => format!("Library {path}"),

@@ -70,4 +70,6 @@ fn an_unknown_plugin_sends_every_publish_to_the_broker() {
     scene.card.attach.library(SESSION, "/usr/lib/audit.so");
     scene.run();
     assert_eq!(plugins(&scene), 1);
+    let (reason, name) = (Reason::Plugin, "/usr/lib/audit.so".to_owned());
+    assert_eq!(scene.card.survey().blind, [Blind { reason, name }]);
 }

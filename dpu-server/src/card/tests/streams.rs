@@ -205,11 +205,16 @@ fn a_listener_outside_the_card_sends_every_publish_to_the_broker() {
     let mut scene = Scene::with(Trust::Suback, 1 << 20);
     let (subscriber, _) = scene.subscriber(b'1');
     let (publisher, key) = scene.mqtt_client(b'p');
-    scene.card.attach.outside(SESSION, 1, 0);
+    scene.card.attach.outside(SESSION, 1, 0, "[::]:9001");
     scene.send(publisher, PUBLISH_A);
     assert_eq!(scene.read(key), PUBLISH_A);
     assert_eq!(scene.received(subscriber), b"");
     assert_eq!(scene.card.survey().slow[Reason::OutsideListener as usize], 1);
+    let (reason, name) = (Reason::OutsideListener, "[::]:9001".to_owned());
+    assert_eq!(scene.card.survey().blind, [Blind { reason, name }]);
+    scene.card.attach.outside(SESSION, -1, 0, "");
+    scene.run();
+    assert_eq!(scene.card.survey().blind, []);
 }
 
 #[test]
@@ -233,4 +238,16 @@ fn one_publish_reaches_a_thousand_subscribers_in_one_batch() {
     let got =
         subscribers.iter().filter(|&&client| scene.card.stack.client_recv(client) == PUBLISH_A);
     assert_eq!(got.count(), 1000);
+}
+
+#[test]
+fn a_connection_that_cannot_be_read_is_named_by_its_clients_address_while_it_lasts() {
+    let mut scene = Scene::new();
+    let (client, key) = scene.client();
+    let name = scene.card.attach.accepted().last().unwrap().1.peer.to_string();
+    scene.send(client, b"\x16\x03\x01");
+    let reason = Reason::OpaqueConnection;
+    assert_eq!(scene.card.survey().blind, [Blind { reason, name }]);
+    scene.close(key, false);
+    assert_eq!(scene.card.survey().blind, []);
 }

@@ -31,6 +31,9 @@ use super::packet::{Encoded, Malformed};
 use super::routes::Routes;
 use super::session::Sessions;
 
+/// Opaque connections that are remembered, to be named.
+const OPAQUE_KEPT: usize = 8;
+
 /// The MQTT core of one broker. See the module above for its grammar.
 #[derive(Debug)]
 pub struct Core {
@@ -40,6 +43,8 @@ pub struct Core {
     routes: Routes,
     /// `unknown_sessions` is filled in when asked for.
     blind_spots: BlindSpots,
+    /// Connections that became opaque, the latest first; some may be gone.
+    opaque_latest: VecDeque<ConnId>,
     /// Sessions of the broker there was no room for. They are never learned of again.
     lost_sessions: usize,
     outbox_total: TotalBytes,
@@ -89,6 +94,7 @@ impl Core {
             connections: Connections::default(),
             sessions: Sessions::default(),
             blind_spots: BlindSpots::default(),
+            opaque_latest: VecDeque::new(),
             lost_sessions: 0,
             outbox_total: TotalBytes::default(),
             dirty: VecDeque::new(),
@@ -248,6 +254,12 @@ impl Core {
         self.config.trust == Trust::Observed && self.observer.is_none()
     }
 
+    /// Connections that cannot be read, the latest few.
+    pub fn opaque(&self) -> impl Iterator<Item = ConnId> {
+        let is_opaque = |&conn: &ConnId| self.connections.get(conn).is_some_and(|it| it.is_opaque);
+        self.opaque_latest.iter().copied().filter(is_opaque)
+    }
+
     fn blind_spots(&self) -> BlindSpots {
         let unknown_sessions = self.sessions.opaque_count() + self.lost_sessions;
         BlindSpots { unknown_sessions, ..self.blind_spots }
@@ -299,6 +311,9 @@ impl Core {
         if !connection.is_opaque && !is_over {
             connection.is_opaque = true;
             self.blind_spots.opaque_connections += 1;
+            self.opaque_latest.retain(|&known| known != conn);
+            self.opaque_latest.truncate(OPAQUE_KEPT - 1);
+            self.opaque_latest.push_front(conn);
             self.counters.turned_opaque += 1;
             tracing::debug!(conn = conn.0, %error, "connection is opaque from here on");
         }

@@ -29,15 +29,18 @@ impl Core {
     }
 
     /// The broker has loaded this shared object, a path or a name, which may change, deny or record messages. Under
-    /// [`Trust::Observed`] everything goes to the broker from here on, unless it is known or the operator trusts it.
-    pub fn handle_plugin(&mut self, path: &str) {
+    /// [`Trust::Observed`] everything goes to the broker from here on, unless it is known or the operator trusts it. Says whether it
+    /// does.
+    pub fn handle_plugin(&mut self, path: &str) -> bool {
         let name = path.rsplit('/').next().unwrap_or(path);
         let is_trusted = KNOWN_PLUGINS.contains(&name)
             || self.config.trusted_plugins.iter().any(|it| it == name || it == path);
         self.handle_policy_change();
+        let is_blind_spot = !is_trusted && self.config.trust == Trust::Observed;
+        self.blind_spots.plugins += u32::from(is_blind_spot);
         if !is_trusted {
-            self.blind_spots.plugins += u32::from(self.config.trust == Trust::Observed);
             tracing::info!(plugin = path, "the broker has loaded a plugin");
         }
+        is_blind_spot
     }
 }
