@@ -29,6 +29,8 @@ const EXCESS_MAX: Duration = Duration::from_millis(30);
 const FAULTS_PER_LOOK: usize = 10;
 /// What a broker's memory may grow by within a stage: a send ring used all over, and its own heap.
 const GROWTH_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Time for the names of listeners that are gone to go: the agent looks once a second.
+const NAMES_SETTLE: Duration = Duration::from_secs(5);
 
 /// Plays one schedule.
 ///
@@ -292,7 +294,10 @@ impl<'a> Stage<'a> {
         let after = self.settled_broker();
         let agents = self.settled(self.agent_pid());
         let cards = self.settled(self.card.pid());
-        let (maps, files) = (garbage::mapped(self.broker.pid()), self.names());
+        let maps = garbage::mapped(self.broker.pid());
+        // A program that died a moment ago may have held its listener longer than its session; the agent looks once a second.
+        wait::poll(NAMES_SETTLE, || (self.names().len() == 1).then_some(()));
+        let files = self.names();
         // Fresh processes hold what they need, and no more.
         self.launch(Victim::Card);
         self.launch(Victim::Agent);
