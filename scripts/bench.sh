@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The benchmarks behind docs/performance.md, each a comparison of brokers that take turns in one run:
 #   wire kernel   fan-out over raw frames, and over the kernel's sockets beside a bare send loop
+#   qos1          both with QoS 1, acknowledged by every subscriber
 #   echo busy     QoS 1 echo through the broker: what is not accelerated; the same with one core taken by a busy loop
 #   large connect the same with 60 kB payloads; one client after another
 #   idle          CPU time of broker and card while nobody says anything
@@ -16,7 +17,7 @@ fi
 ip link set lo up
 duration=${DURATION:-10}
 out=${OUT:-.cache/bench}
-steps=${*:-wire kernel echo busy large connect idle cores}
+steps=${*:-wire kernel qos1 echo busy large connect idle cores}
 mkdir -p "$out"
 
 config installed 11883 0.0.0.0
@@ -29,6 +30,13 @@ await_session
 start card "$release/mqttshim" run --listen 11885 --session "$folder/session.sock" --fallback fail -- \
   mosquitto -c "$folder/card.conf"
 broker=$!
+# QoS 1 is the card's too with that trust; with the other one it is not, so that this pair shows what goes through the broker.
+config through 11887 0.0.0.0 'set_tcp_nodelay true' 'allow_duplicate_messages true'
+start through-server "$release/dpu-server" run --trust observed --session "$folder/through.sock"; through_server=$!
+await through-server "did not start" test -S "$folder/through.sock"
+start through "$release/mqttshim" run --listen 11887 --session "$folder/through.sock" --fallback fail -- \
+  mosquitto -c "$folder/through.conf"
+through=$!
 version=$(mosquitto -h | sed -n '1s/.* //p' || true)
 targets=(--target "mosquitto $version=127.0.0.1:11883,pid=$installed" --target "$version fair=127.0.0.1:11884,pid=$fair_pid")
 # A newer release beside it, where this machine's package mirror has one.
@@ -41,10 +49,10 @@ else
   echo "bench: no newer mosquitto to compare with: $(tail -1 "$folder/fetch.log")" >&2
 fi
 targets+=(--target "on us=127.0.0.1:11885,pid=$broker+$server")
-await_port installed 11883; await_port fair 11884; await_port card 11885
+await_port installed 11883; await_port fair 11884; await_port card 11885; await_port through 11887
 
 # What is not accelerated is held against the same broker, told not to wait for acknowledgements either.
-fair=(--target "$version fair=127.0.0.1:11884,pid=$fair_pid" --target "on us=127.0.0.1:11885,pid=$broker+$server")
+fair=(--target "$version fair=127.0.0.1:11884,pid=$fair_pid" --target "on us=127.0.0.1:11887,pid=$through+$through_server")
 
 run() { echo; "$release/mqttshim" bench "$@"; }
 
@@ -64,6 +72,11 @@ for step in $steps; do
             --duration "$duration" --json "$out/wire.json" --html "$out/wire.html" ;;
     kernel) run fanout --client kernel --bare-send "${targets[@]}" --subscribers 1,10,100,1000 --rate 20 --payload 64 --qos 0 \
             --duration "$duration" --json "$out/kernel.json" --html "$out/kernel.html" ;;
+    qos1)
+      run fanout --client wire --setup-veth "${targets[@]}" --subscribers 1000 --rate 10 --payload 64 --qos 1 \
+        --duration "$duration" --json "$out/qos1-wire.json" --html "$out/qos1-wire.html"
+      run fanout --client kernel "${targets[@]}" --subscribers 1,100,1000 --rate 10 --payload 64 --qos 1 \
+        --duration "$duration" --json "$out/qos1.json" --html "$out/qos1.html" ;;
     echo) run echo "${fair[@]}" --connections 1,4,8,50,1000 --qos 1 --duration "$duration" --json "$out/echo.json" ;;
     busy)
       timeout 600 taskset -c 0 sh -c 'while :; do :; done' & loop=$!; pids+=("$loop")
@@ -72,8 +85,8 @@ for step in $steps; do
       kill "$loop"; wait "$loop" 2>/dev/null || true ;;
     large) run echo "${fair[@]}" --connections 1,8 --qos 1 --payload 60000 --duration "$duration" --json "$out/large.json" ;;
     connect) run connect "${fair[@]}" --duration "$duration" --json "$out/connect.json" ;;
-    idle) idle "$fair_pid" "$broker" "$server" ;;
+    idle) idle "$fair_pid" "$through" "$through_server" ;;
     cores) cargo bench -q -p dpu-server --bench mqtt ;;
-    *) echo "bench: no step $step; there are wire kernel echo busy large connect idle cores" >&2; exit 2 ;;
+    *) echo "bench: no step $step; there are wire kernel qos1 echo busy large connect idle cores" >&2; exit 2 ;;
   esac
 done
