@@ -10,7 +10,7 @@ BROKER ?= mosquitto
 TRUST ?= suback observed
 export SEEDS BROKER TRUST
 
-.PHONY: help build demo test oracle soak foreign check bench brokers schema loom fuzz sanitize deps install clean
+.PHONY: help build demo test oracle mutations soak foreign check bench brokers schema loom fuzz sanitize deps install clean
 
 help: ## Lists these targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,10 +28,13 @@ test: deps build ## Runs every test that fits 25 minutes on two cores.
 	scripts/test.sh
 
 soak: deps build loom fuzz sanitize foreign ## The long runs: model checking, fuzzing, sanitizer, foreign suites, and the tests with 1,000 faults and 10,000 random programs.
-	MQTTSHIM_TEST_LONG=1 MQTTSHIM_FAULTS=1000 MQTTSHIM_PROGRAMS=10000 scripts/test.sh
+	MQTTSHIM_TEST_LONG=1 MQTTSHIM_FAULTS=1000 MQTTSHIM_PROGRAMS=10000 MQTTSHIM_TRIES=10000 scripts/test.sh
 
 oracle: deps build ## Plays SEEDS random scenarios on BROKER alone and on us, for each TRUST, and compares what every client received.
 	scripts/oracle.sh
+
+mutations: deps build ## Breaks one rule of the card after the other, and sees whether the oracle notices.
+	scripts/oracle-mutations.sh
 
 foreign: build ## CPython's, tokio's and stress-ng's own tests, with and without the library, outcome by outcome.
 	scripts/foreign.sh

@@ -16,6 +16,7 @@ use std::time::Instant;
 use super::ConnId;
 use super::config::{ACK_BYTES_MAX, Limits};
 use super::connection::Connections;
+use super::mutation::{Rule, is_off};
 use super::observe::{Observer, Size};
 use super::packet::{FixedHeader, Publish};
 use super::routes::{Route, Routes};
@@ -347,7 +348,7 @@ pub(crate) fn decide<'r>(
             }
         }
     };
-    if facts.is_slow_publisher {
+    if facts.is_slow_publisher && !is_off(Rule::Barrier) {
         return Decision::Broker(Reason::BarrierOut);
     }
     Decision::Card(route, left_out)

@@ -11,6 +11,8 @@
 
 use std::collections::HashMap;
 
+use super::mutation::{Rule, is_off};
+
 /// Whose message an identifier stands for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Owner {
@@ -53,6 +55,7 @@ impl Identifiers {
     /// Whose message the client means.
     pub(crate) fn owner(&self, id: u16) -> Owner {
         match self.in_use.get(&id) {
+            Some(None) if is_off(Rule::IdentifierMapping) => Owner::Broker(id),
             Some(None) => Owner::Card,
             Some(&Some(brokers)) => Owner::Broker(brokers),
             None => Owner::Nobody,

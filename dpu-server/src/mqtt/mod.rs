@@ -31,6 +31,7 @@ pub mod framer;
 mod habits;
 mod identifiers;
 mod inflight;
+mod mutation;
 mod observe;
 mod outbox;
 mod packet;

@@ -15,6 +15,7 @@ use super::ConnId;
 use super::connection::Connections;
 use super::decision::Reason;
 use super::habits::Habits;
+use super::mutation::{Rule, is_off};
 use super::packet::{Publish, Variant};
 use super::session::{Life, Sessions, Subscriber};
 use super::trie::SubscriptionId;
@@ -83,7 +84,9 @@ impl Route {
 
     /// The targets of a message of this publisher: all but its own that have No Local.
     pub(crate) fn targets_for(&self, publisher: ConnId) -> impl Iterator<Item = &Target> {
-        self.targets.iter().filter(move |target| !target.is_spared(publisher))
+        let is_spared =
+            move |target: &Target| target.is_spared(publisher) && !is_off(Rule::NoLocal);
+        self.targets.iter().filter(move |target| !is_spared(target))
     }
 
     /// Its subscribers, each connection once, with a number that is another one whenever its subscriptions are.
@@ -297,7 +300,7 @@ fn add(
     if subscriber.is_backlogged {
         route.backlogged.push(subscriber.conn);
     }
-    let identifier = grant.options.identifier;
+    let identifier = grant.options.identifier.filter(|_| !is_off(Rule::SubscriptionIdentifier));
     let Some(variant) =
         route.variant(if subscriber.is_v5 { Variant::V5 { identifier } } else { Variant::V3 })
     else {

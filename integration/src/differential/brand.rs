@@ -53,6 +53,8 @@ pub(super) struct Abilities {
     pub(super) has_overlaps: bool,
     /// Groups of steps without barriers.
     pub(super) has_races: bool,
+    /// A Payload Format Indicator that says nothing (MQTT 5 §3.3.2.3.2).
+    pub(super) has_format_0: bool,
     /// A client that stops reading until all buffers are full.
     pub(super) has_floods: bool,
     /// Acknowledgements that come late.
@@ -77,6 +79,7 @@ const MOSQUITTO: Abilities = Abilities {
     has_aliases: true,
     has_overlaps: true,
     has_races: true,
+    has_format_0: true,
     has_floods: true,
     has_late_acks: true,
     has_policies: true,
@@ -98,10 +101,14 @@ impl Brand {
         let other = Abilities { has_policies: false, has_restarts: false, ..MOSQUITTO };
         match self {
             Brand::Mosquitto | Brand::Mosquitto21 => MOSQUITTO,
-            Brand::Aedes => Abilities { versions: &[Version::V31, Version::V311], ..other },
+            Brand::Aedes => {
+                Abilities { versions: &[Version::V31, Version::V311], has_retained: false, ..other }
+            }
             Brand::Amqtt => Abilities { versions: &[Version::V311], ..other },
             Brand::Rumqttd => Abilities { versions: &[Version::V311], ..other },
-            Brand::Ejabberd => Abilities { versions: &[Version::V311, Version::V5], ..other },
+            Brand::Ejabberd => {
+                Abilities { versions: &[Version::V311, Version::V5], has_format_0: false, ..other }
+            }
         }
     }
 

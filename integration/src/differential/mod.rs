@@ -41,7 +41,9 @@ pub use policy::{Policy, Rule, Verb};
 pub use record::{Event, Received};
 pub use rig::{Outcome, Rig};
 pub use rng::Rng;
-pub use scenario::{Action, Change, Cut, Group, Mark, Post, Scenario, Step, WILLS_FROM};
+pub use scenario::{
+    Action, Change, Cut, ECHOES_FROM, Group, Mark, Post, Scenario, Step, WILLS_FROM,
+};
 pub use shrink::shrink;
 pub use terms::{SCENARIOS_PER_RIG, Terms, Trust};
 pub use trap::{TRAPS, Trap};

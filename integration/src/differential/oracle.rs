@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::coverage::{Coverage, Reasons, reasons};
 use super::model::walk;
+use super::record::Event;
 use super::rig::{Outcome, Rig};
 use super::scenario::Scenario;
 use super::terms::{SCENARIOS_PER_RIG, Terms};
@@ -211,6 +212,11 @@ impl Run {
     /// Whose difference it is: the broker's, which differs from itself too, or ours, which is told.
     fn examine(&self, scenario: &Scenario, outcome: &Outcome, from: u64) -> Result<String, String> {
         let terms = self.oracle.terms;
+        let is_silent = |event: &Event| matches!(event, Event::Silence(_));
+        if outcome.plain.iter().flat_map(|conversation| &conversation.events).any(is_silent) {
+            // Whatever the other one did, this is nothing to compare it with.
+            return Ok(format!("alone, it did not answer:\n{}", outcome.differences.join("\n")));
+        }
         let mut alone = Rig::start_alone(terms, scenario.seed);
         let attempts =
             if terms.brand.is_mosquitto() { ATTEMPTS_ALONE } else { ATTEMPTS_ALONE_LATE };

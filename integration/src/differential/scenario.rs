@@ -148,6 +148,8 @@ pub struct Post {
     pub alias: Option<(u8, bool)>,
     /// Sent again at once with DUP, QoS 1 and 2.
     pub is_repeated: bool,
+    /// Whether it says the same as every other such message on its topic, whoever publishes it.
+    pub is_echo: bool,
 }
 
 impl Post {
@@ -157,14 +159,21 @@ impl Post {
         if self.payload_bytes == 0 {
             return Vec::new();
         }
-        let mark = Mark { group: self.group, client, qos: self.message.qos, number: self.number };
+        let qos = self.message.qos;
+        let mark = match self.is_echo {
+            true => Mark { group: 0, client: ECHOES_FROM, qos, number: 0 },
+            false => Mark { group: self.group, client, qos, number: self.number },
+        };
         let mut payload = mark.to_string().into_bytes();
         for index in payload.len()..self.payload_bytes {
-            payload.push(b'a' + u8::try_from((index + self.number) % 26).expect("below 26"));
+            payload.push(b'a' + u8::try_from((index + mark.number) % 26).expect("below 26"));
         }
         payload
     }
 }
+
+/// The publisher that the marks of echoes name.
+pub const ECHOES_FROM: usize = 200;
 
 /// Added to a client to name the publisher of its wills.
 pub const WILLS_FROM: usize = 100;
@@ -252,6 +261,9 @@ impl fmt::Display for Action {
                     write!(out, " {} B {:02x?}", post.payload_bytes, message.properties)?;
                     if let Some((alias, has_topic)) = post.alias {
                         write!(out, " alias={alias} with topic={has_topic}")?;
+                    }
+                    if post.is_echo {
+                        write!(out, " an echo")?;
                     }
                     if post.is_repeated {
                         write!(out, " sent twice")?;

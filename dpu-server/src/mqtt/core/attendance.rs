@@ -6,6 +6,7 @@ use super::super::ConnId;
 use super::super::aliases::Aliases;
 use super::super::connection::{EarlyRequest, Phase, Request, RequestKind};
 use super::super::inflight::Inflight;
+use super::super::mutation::{Rule, is_off};
 use super::super::packet::{Acknowledgement, Connack, Expiry, GrantedOptions, Malformed, Version};
 use super::super::session::{Grant, Presence, SessionId, Subscriber};
 use super::super::topic::Filter;
@@ -47,7 +48,9 @@ impl Core {
             max => max,
         };
         let inflight_max = self.brokers_inflight_max.unwrap_or(inflight_max);
-        connection.inflight = Inflight::new(connection.receive_max.unwrap_or(inflight_max));
+        let inflight_max = connection.receive_max.unwrap_or(inflight_max);
+        let inflight_max = if is_off(Rule::ReceiveMaximum) { u16::MAX } else { inflight_max };
+        connection.inflight = Inflight::new(inflight_max);
         // In version 3 only an accepted PUBLISH says it.
         connection.may_publish_qos1 = connection.version == Version::V5 && connack.qos_max >= 1;
         if let Some(expiry_s) = connack.session_expiry_s {

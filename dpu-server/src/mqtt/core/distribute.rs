@@ -20,6 +20,7 @@ use super::super::config::{Limits, Mode, Trust};
 use super::super::connection::{Connection, Connections};
 use super::super::counters::{Counters, DropReason};
 use super::super::decision::{Decision, Facts, Reason, decide};
+use super::super::mutation::{Rule, is_off};
 use super::super::observe::Purpose;
 use super::super::packet::{Encoded, FixedHeader, Malformed, Publish, puback};
 use super::super::ping::Barrier;
@@ -44,8 +45,9 @@ impl Core {
         if let (true, Some(topic)) = (publish.topic.is_empty(), &known) {
             publish.topic = topic;
         }
-        let is_alias_news =
-            publish.topic_alias().is_some() && known.as_deref() != Some(publish.topic);
+        let is_alias_news = publish.topic_alias().is_some()
+            && known.as_deref() != Some(publish.topic)
+            && !is_off(Rule::Alias);
         let facts = Facts { is_alias_news, ..self.facts(publisher) };
         let mut copies = std::mem::take(&mut self.copies);
         let Self { config, sessions, routes, connections, dirty, counters, arrivals, .. } = self;

@@ -295,7 +295,7 @@ fn expected(
 
 /// Whether the broker did what the card would have done; `None` if that cannot be told.
 fn compare(window: &Window, left_out: &[ConnId], route: &Route) -> Option<bool> {
-    if window.is_void || route.obstacle().is_some() {
+    if window.is_void() || route.obstacle().is_some() {
         return None;
     }
     let mut is_same = true;

@@ -9,6 +9,7 @@ use std::cmp::Reverse;
 use std::time::Instant;
 
 use super::super::ConnId;
+use super::super::mutation::{Rule, is_off};
 use super::super::packet::PINGREQ;
 use super::super::ping::PingSeq;
 use super::super::session::{Life, SessionId};
@@ -54,7 +55,7 @@ impl Core {
     pub(super) fn note_eaten(&mut self, conn: ConnId, now: Instant) {
         let Some(connection) = self.connections.get_mut(conn) else { return };
         let keep_alive = &mut connection.keep_alive;
-        let Some(delay) = keep_alive.delay else { return };
+        let Some(delay) = keep_alive.delay.filter(|_| !is_off(Rule::KeepAlive)) else { return };
         if keep_alive.due.is_none() {
             let due = now + delay;
             keep_alive.due = Some(due);

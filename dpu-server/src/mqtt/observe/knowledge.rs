@@ -127,7 +127,7 @@ impl Knowledge {
         opened: Instant,
         now: Instant,
     ) -> bool {
-        let mut is_whole = !window.is_void && route.obstacle().is_none();
+        let mut is_whole = !window.is_void() && route.obstacle().is_none();
         if is_whole {
             for subscriber in route.subscribers(window.publisher) {
                 is_whole &= self.judge(subscriber, window.outcome(subscriber));

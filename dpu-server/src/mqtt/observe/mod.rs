@@ -36,6 +36,7 @@ use slab::Slab;
 
 use super::ConnId;
 use super::decision::Reason;
+use super::mutation::{Rule, is_off};
 use super::ping::PingSeq;
 use super::routes::Route;
 use acquaintances::Acquaintances;
@@ -165,6 +166,7 @@ impl Observer {
         let is_full =
             self.windows.len() >= WINDOWS_MAX || self.candidates + targets > CANDIDATES_MAX;
         let interference = self.flights.interference(message.content);
+        let interference = interference.filter(|_| !is_off(Rule::VoidWindows));
         interference.or_else(|| is_full.then_some(Interference::Lasting))
     }
 
@@ -209,7 +211,10 @@ impl Observer {
         };
         let message = self.message(content.topic, content.payload);
         for (_, Open { window, .. }) in &mut self.windows {
-            if window.message.topic == message.topic || window.message.payload == message.payload {
+            let is_like = window.message.payload == message.payload;
+            if is_like && is_off(Rule::ByteEqualCopies) {
+                window.take(subscriber, copy);
+            } else if is_like || window.message.topic == message.topic {
                 window.blur(subscriber);
             }
         }

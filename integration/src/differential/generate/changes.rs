@@ -1,10 +1,15 @@
 //! What happens around the broker: its rules change, the card ends and comes back, time passes for a keep-alive.
 
 use super::super::policy::{Policy, Rule, Verb};
-use super::super::scenario::{Action, Change, Cut, Group, Step};
+use super::super::scenario::{Action, Change, Cut, Group, Post, Step};
 use super::posts::MARK_BYTES;
 use super::{Generator, Guest, WILD};
+use crate::mqtt::Message;
 
+/// Messages of two clients that say the same.
+const ECHOES: usize = 6;
+/// What each has of payload.
+const ECHO_BYTES: usize = 40;
 /// Rules of one client.
 const RULES_MAX: usize = 4;
 /// Keep-alive of a client that publishes for long, in seconds: the shortest there is.
@@ -25,6 +30,10 @@ impl Generator {
         if self.flavour.is_long && self.rng.percent(8) {
             self.flavour.is_long = false;
             return self.publish_for_long();
+        }
+        if self.flavour.has_echo && self.rng.percent(15) {
+            self.flavour.has_echo = false;
+            return self.echo();
         }
         if self.rng.percent(self.flavour.policies) {
             let policy = self.policy();
@@ -80,6 +89,44 @@ impl Generator {
         let action = Action::Publish(posts);
         self.push(vec![Step { client, action, cut: Cut::Spread(LONG_PAUSE_MS) }]);
         true
+    }
+
+    /// Two say the same at the same time, again and again, and only one of them may; then the other one tries alone.
+    fn echo(&mut self) -> bool {
+        let Some(topic) = self.wanted() else { return false };
+        let mut free: Vec<usize> =
+            (0..self.clients.len()).filter(|&client| self.clients[client].can_act()).collect();
+        let (Some(honest), Some(other)) = (self.take(&mut free), self.take(&mut free)) else {
+            return false;
+        };
+        let all = |client| Rule { client, verb: Verb::ReadWrite, filter: "#".to_owned() };
+        let mut rules: Vec<Rule> = (0..self.clients.len()).map(all).collect();
+        rules[other].verb = Verb::Read;
+        self.push_change(Change::Policy(Policy { rules: Some(rules) }));
+        for _ in 0..ECHOES {
+            let mut steps = Vec::new();
+            for client in [honest, other] {
+                let action = Action::Publish(vec![self.echo_post(client, topic)]);
+                steps.push(self.step(client, action));
+            }
+            if self.rng.percent(50) {
+                steps.reverse();
+            }
+            self.push(steps);
+        }
+        for _ in 0..ECHOES {
+            let action = Action::Publish(vec![self.echo_post(other, topic)]);
+            self.settled(other, action);
+        }
+        true
+    }
+
+    fn echo_post(&mut self, client: usize, topic: &'static str) -> Post {
+        let post = self.post(client, topic);
+        let message =
+            Message { qos: 0, is_retained: false, properties: Vec::new(), ..post.message };
+        let payload_bytes = ECHO_BYTES;
+        Post { message, payload_bytes, alias: None, is_repeated: false, is_echo: true, ..post }
     }
 
     fn policy(&mut self) -> Policy {

@@ -49,6 +49,8 @@ const WILD: [&str; 14] = [
 
 /// Scenarios with a client that publishes for so long that its keep-alive runs out, unless the broker hears of it.
 const LONG_PERCENT: usize = 3;
+/// Scenarios in which somebody who may not publish says what another one says who may.
+const ECHO_PERCENT: usize = 15;
 /// Scenarios in which the card ends and comes back.
 const RESTART_PERCENT: usize = 4;
 
@@ -110,6 +112,8 @@ struct Flavour {
     habit: usize,
     /// Changes of the rules.
     policies: usize,
+    /// Whether somebody who may not publish says what another one says who may.
+    has_echo: bool,
     /// Whether the card ends and comes back.
     has_restart: bool,
     /// Whether somebody publishes for longer than its keep-alive.
@@ -148,6 +152,7 @@ impl Flavour {
             pieces: some(90, 60),
             policies: if variant.has_policies(terms.trust) { some(80, 15) } else { 0 },
             has_flood: rng.percent(FLOOD_PERCENT),
+            has_echo: variant.has_policies(terms.trust) && rng.percent(ECHO_PERCENT),
             has_restart: rng.percent(RESTART_PERCENT),
             is_long: rng.percent(LONG_PERCENT),
             receive_maximum: if variant == Variant::QueuesQos0 { 0 } else { 15 },
@@ -174,6 +179,7 @@ impl Flavour {
             alias: if_can(can.has_aliases, self.alias),
             races: if_can(can.has_races, self.races),
             policies: if_can(can.has_policies, self.policies),
+            has_echo: self.has_echo && can.has_policies,
             has_flood: self.has_flood && can.has_floods,
             has_restart,
             ..self

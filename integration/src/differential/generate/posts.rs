@@ -122,7 +122,15 @@ impl Generator {
         let message = Message { qos, is_retained, properties, ..Message::new(topic, Vec::new()) };
         let number = self.next_number;
         self.next_number += 1;
-        Post { number, group: self.group, message, payload_bytes, alias, is_repeated }
+        Post {
+            number,
+            group: self.group,
+            message,
+            payload_bytes,
+            alias,
+            is_repeated,
+            is_echo: false,
+        }
     }
 
     /// Properties of a PUBLISH, in any order.
@@ -147,7 +155,8 @@ impl Generator {
             list.push([&[0x09][..], &string("\u{1}correlation\0")].concat());
         }
         if self.rng.percent(30) {
-            list.push(vec![0x01, u8::from(self.rng.percent(50))]);
+            let is_text = self.rng.percent(50) || !self.abilities.has_format_0;
+            list.push(vec![0x01, u8::from(is_text)]);
         }
         if self.rng.percent(30) {
             let steps = u32::try_from(self.rng.between(1, 9)).expect("a digit");

@@ -70,7 +70,7 @@ impl Generator {
         action
     }
 
-    fn take(&mut self, idle: &mut Vec<usize>) -> Option<usize> {
+    pub(super) fn take(&mut self, idle: &mut Vec<usize>) -> Option<usize> {
         (!idle.is_empty()).then(|| idle.swap_remove(self.rng.below(idle.len())))
     }
 

@@ -20,7 +20,8 @@ use super::trap::Trap;
 use crate::mqtt::Version;
 use seat::Seat;
 
-/// PUBLISHes of one publisher on one topic that go to the broker before the card can know the way, by observation.
+/// PUBLISHes of one publisher on one topic that go to the broker before the card can know the way, by observation: the first, and one
+/// that is watched.
 const PROBES: usize = 2;
 
 /// What a scenario comes to.
@@ -55,7 +56,7 @@ pub fn walk(scenario: &Scenario, terms: Terms) -> Walk {
     model.walk
 }
 
-/// The subscribers of a topic as they were when a publisher last published on it, and in how many groups since.
+/// The subscribers of a topic as they were when a publisher last published on it, and how many messages it had by then.
 type Observed = (Vec<(usize, usize)>, usize);
 
 struct Model {
@@ -145,8 +146,8 @@ impl Model {
                 }
                 for post in posts {
                     self.post(client, post, changes, is_early);
+                    self.remember(client, &post.message.topic);
                 }
-                self.remember(client, &topics);
             }
             Action::Malformed(_) => {
                 self.reach(30);
@@ -180,16 +181,14 @@ impl Model {
             .collect()
     }
 
-    /// By observation: one more group in which `client` published there.
-    fn remember(&mut self, client: usize, topics: &BTreeSet<&str>) {
-        for &topic in topics {
-            let route = self.route(topic);
-            let known = self.routes.entry((client, topic.to_owned())).or_default();
-            if known.0 != route {
-                *known = (route, 0);
-            }
-            known.1 += 1;
+    /// By observation: one more message of `client` on this topic.
+    fn remember(&mut self, client: usize, topic: &str) {
+        let route = self.route(topic);
+        let known = self.routes.entry((client, topic.to_owned())).or_default();
+        if known.0 != route {
+            *known = (route, 0);
         }
+        known.1 += 1;
     }
 
     fn is_observed(&self, client: usize, topic: &str) -> bool {

@@ -3,6 +3,7 @@
 use super::super::filter::matches;
 use super::super::policy::Verb;
 use super::super::scenario::{Action, Post, Step};
+use super::super::terms::Trust;
 use super::seat::{Seat, Subscription};
 use super::{Model, is_v5};
 use crate::mqtt::{Message, Version, encode_publish};
@@ -32,6 +33,8 @@ impl Model {
             if !wanted.is_empty() {
                 self.note_copies(client, post, reader, &wanted);
                 is_eligible &= self.is_reachable(post, reader, &wanted);
+                // One who may not read is left out after it was missed for long enough.
+                is_eligible &= self.policy.allows(reader, Verb::Read, topic);
                 let is_for_itself = |(_, it): &(String, Subscription)| {
                     reader == client && it.options & NO_LOCAL != 0
                 };
@@ -107,12 +110,19 @@ impl Model {
     fn is_takable(&self, client: usize, post: &Post) -> bool {
         let message = &post.message;
         let has_alias = post.alias.is_some() && is_v5(self.seats[client].version);
-        message.qos == 0
+        self.takes_qos(message.qos)
+            && !post.is_repeated
             && !message.is_retained
             && !has_alias
             && !message.topic.starts_with('$')
             && post.payload_bytes <= INSPECT_BYTES
-            && self.policy.rules.is_none()
+            && self.policy.allows(client, Verb::Write, &message.topic)
+    }
+
+    /// With QoS 1 only what mosquitto is known to do, where a granted SUBACK is permission.
+    fn takes_qos(&self, qos: u8) -> bool {
+        let is_known = self.terms.brand.is_mosquitto() && self.terms.trust == Trust::Suback;
+        qos == 0 || (qos == 1 && is_known)
     }
 
     /// Whether nothing about this reader keeps the message from the card.
@@ -120,7 +130,7 @@ impl Model {
         let seat = &self.seats[reader];
         let is_known = self.terms.brand.is_mosquitto();
         let is_shared = wanted.iter().any(|(filter, _)| filter.starts_with('$'));
-        if !seat.is_online && is_known && !self.keeps_qos_0 {
+        if !seat.is_online && is_known && !self.keeps_qos_0 && post.message.qos == 0 {
             return !is_shared;
         }
         // MQTT 3.1 cannot refuse a subscription, so its grant proves nothing.
@@ -130,9 +140,17 @@ impl Model {
         };
         // How these are served is known of mosquitto alone.
         let is_simple = wanted.len() == 1 && wanted.iter().all(is_plain) && fits(seat, post);
+        // With QoS above 0 only sessions that end with their connection, which acknowledge.
+        let is_above_0 = post.message.qos > 0 && wanted.iter().any(|(_, it)| it.options & 3 > 0);
+        let is_lasting = is_above_0 && (seat.is_persistent || seat.is_holding);
         let is_single = wanted.len() == 1 || is_v5(seat.version);
         let is_served_as_known = is_simple || (is_known && is_single);
-        seat.is_online && !seat.is_stalled && is_proven && !is_shared && is_served_as_known
+        seat.is_online
+            && !seat.is_stalled
+            && is_proven
+            && !is_shared
+            && !is_lasting
+            && is_served_as_known
     }
 }
 
