@@ -47,7 +47,8 @@ build_tokio() {
       "$tokio_version" >"$work/fetch/Cargo.toml"
     cargo fetch -q --manifest-path "$work/fetch/Cargo.toml" || return 1
     cp -r "$packages"/*/"tokio-$tokio_version" "$source" || return 1
-    # The crates its tests use depend on tokio as well: on this one, or its traits would not be theirs.
+    # The crates its tests use depend on tokio as well: on this one, or its traits would not be theirs. Its lock file names another.
+    rm -f "$source/Cargo.lock"
     printf '\n[workspace]\n\n[patch.crates-io]\ntokio = { path = "." }\n' >>"$source/Cargo.toml"
     (cd "$source" && cargo metadata -q --format-version 1 >/dev/null) || return 1
     touch "$source/.ready"
