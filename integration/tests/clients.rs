@@ -49,7 +49,7 @@ fn compare(version: Version, run: impl Fn(&Folder, u16) -> Reports) {
         let what = "the card distributes the PUBLISHes of QoS 0";
         card.await_metrics(what, |it| it.by_card() >= 50.0);
     }
-    card.await_metrics("the others went to the broker", |it| it.by_broker() >= 65.0);
+    card.await_metrics("the others went to the broker", |it| it.by_broker() >= 40.0);
 }
 
 /// Runs a script to its end and collects its lines.
@@ -167,6 +167,18 @@ fn mqtt_js_with_mqtt_5_sees_no_difference() {
     mqtt_js(Version::V5);
 }
 
+/// A report without Packet Identifiers, which the sender chooses: the card other ones than the broker.
+fn without_ids(report: &str) -> String {
+    let mut parts = report.split("id: Some(");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (_, rest) = part.split_once(')').unwrap();
+        text += "id: any";
+        text += rest;
+    }
+    text
+}
+
 fn by_hand(version: Version) {
     needs!("mosquitto");
     let features: [(&str, Feature); 9] = [
@@ -183,7 +195,9 @@ fn by_hand(version: Version) {
     compare(version, |_, port| {
         features
             .iter()
-            .map(|(name, run)| ((*name).to_owned(), format!("true {}", run(port, version))))
+            .map(|(name, run)| {
+                ((*name).to_owned(), format!("true {}", without_ids(&run(port, version))))
+            })
             .collect()
     });
 }
@@ -223,7 +237,10 @@ fn publishes(port: u16, version: Version, qos: u8) -> String {
         assert_eq!((message.qos, message.is_retained, message.is_duplicate), (qos, false, false));
         ids.extend(message.id);
     }
-    format!("100 in order, packet identifiers {ids:?}")
+    assert!(!ids.contains(&0));
+    ids.sort_unstable();
+    ids.dedup();
+    format!("100 in order, {} packet identifiers", ids.len())
 }
 
 fn retained(port: u16, version: Version) -> String {

@@ -176,9 +176,6 @@ pub(crate) struct Connection {
     /// QoS 1 and 2 towards the client.
     pub(crate) inflight: Inflight<Unsent>,
     pub(crate) receive_max: Option<u16>,
-    /// The broker's stream waits at a packet; what follows of it is in `paused`.
-    pub(crate) is_paused: bool,
-    pub(crate) paused: Vec<u8>,
 
     pub(crate) keep_alive_s: u16,
     pub(crate) keep_alive: KeepAlive,
@@ -232,8 +229,6 @@ impl Connection {
             may_publish_qos1: false,
             inflight: Inflight::new(u16::MAX),
             receive_max: None,
-            is_paused: false,
-            paused: Vec::new(),
             keep_alive_s: 0,
             keep_alive: KeepAlive::default(),
             pings: Pings::default(),

@@ -3,7 +3,7 @@
 //! ```text
 //! broker's message 7 ─► 7 is free ─► the client sees 7
 //!                    └► the card's message is 7 ─► the client sees 65530; acknowledgements of 65530 reach the broker as of 7
-//! card's message     ─► any free one, downwards from 65535, for brokers count upwards from 1
+//! card's message     ─► a free one that the broker, which counts upwards, comes to last
 //! ```
 //!
 //! An identifier is in use until its exchange is over: QoS 1 with the PUBACK, QoS 2 with the PUBCOMP. Pure. Bounded by
@@ -34,6 +34,8 @@ pub(crate) struct Identifiers {
     card: usize,
     /// The last one that was chosen; 0 before the first.
     last: u16,
+    /// The last one of the broker's.
+    brokers_last: u16,
 }
 
 impl Identifiers {
@@ -84,6 +86,7 @@ impl Identifiers {
         if let Some(id) = self.of_broker(brokers) {
             return Some(id);
         }
+        self.brokers_last = brokers;
         let id = if self.in_use.contains_key(&brokers) {
             let id = self.choose()?;
             self.renamed.insert(brokers, id);
@@ -109,6 +112,10 @@ impl Identifiers {
     fn choose(&mut self) -> Option<u16> {
         if self.in_use.len() >= usize::from(u16::MAX) {
             return None;
+        }
+        // Not one the broker is about to come to: it may use it in a message that is not read.
+        if self.brokers_last > 0 && self.last.wrapping_sub(self.brokers_last) < u16::MAX / 2 {
+            self.last = self.brokers_last;
         }
         loop {
             // 0 is no identifier [MQTT-2.2.1-3].
@@ -140,6 +147,18 @@ mod tests {
         assert_eq!(ids.owner(1), Owner::Broker(1));
         assert_eq!(ids.owner(2), Owner::Nobody);
         assert!(!ids.are_the_brokers());
+    }
+
+    #[test]
+    fn the_card_stays_behind_the_brokers_counter() {
+        let mut ids = Identifiers::default();
+        assert_eq!(ids.take_for_card(), Some(65_535));
+        ids.take_for_broker(1);
+        assert_eq!(ids.take_for_card(), Some(65_534));
+        ids.take_for_broker(40_000);
+        assert_eq!(ids.take_for_card(), Some(39_999));
+        ids.take_for_broker(40_001);
+        assert_eq!(ids.take_for_card(), Some(39_998));
     }
 
     #[test]

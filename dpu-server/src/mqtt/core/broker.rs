@@ -18,18 +18,6 @@ use super::Core;
 impl Core {
     /// Bytes the broker wrote on this connection. Across connections in the order it wrote them.
     pub fn handle_broker(&mut self, conn: ConnId, bytes: &[u8], now: Instant) {
-        match self.connections.get_mut(conn) {
-            None => return,
-            Some(connection) if connection.is_paused => connection.paused.extend_from_slice(bytes),
-            Some(_) => self.read_broker(conn, bytes, now),
-        }
-        // Copies that waited for the end of a packet may have waited too long.
-        self.settle_exchanges(conn, now);
-        self.note_gauges();
-    }
-
-    /// Reads the broker's stream as far as it may go.
-    pub(super) fn read_broker(&mut self, conn: ConnId, bytes: &[u8], now: Instant) {
         let Some(connection) = self.connections.get_mut(conn) else { return };
         // Out of the table while its pieces are borrowed.
         let mut framer = std::mem::take(&mut connection.broker_framer);
@@ -55,7 +43,7 @@ impl Core {
                         self.counters.deliveries_broker += 1;
                         self.see_unread(conn);
                         if header.qos() > 0 {
-                            self.lose_identifiers(conn);
+                            self.lose_identifiers(conn, now);
                         }
                     }
                     self.forward_to_client(conn, bytes, !is_last);
@@ -69,12 +57,12 @@ impl Core {
                 Piece::Raw(bytes) => self.forward_to_client(conn, bytes, true),
             }
         }
-        if framer.is_waiting() || !input.is_empty() {
-            self.pause(conn, input);
-        }
         if let Some(connection) = self.connections.get_mut(conn) {
             connection.broker_framer = framer;
         }
+        // Copies that waited for the end of a packet may have waited too long.
+        self.settle_exchanges(conn, now);
+        self.note_gauges();
     }
 
     fn broker_handling(&self, conn: ConnId, header: &FixedHeader) -> Handling {

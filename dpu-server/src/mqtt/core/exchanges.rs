@@ -6,8 +6,8 @@
 //! broker's PUBLISH ─┘   PUBREL ──►            └─► PUBACK, PUBREC, PUBCOMP of the broker's: passed, under the broker's identifier
 //! ```
 //!
-//! A PUBLISH of the broker's that is too large to be held passes unread, once nothing of the card's is in flight; until then the
-//! broker's stream pauses before it. From then on the card sends that client nothing with QoS 1.
+//! A PUBLISH of the broker's that is too large to be held passes unread, behind all that waits. From then on the card sends that client
+//! nothing with QoS 1.
 
 use std::time::Instant;
 
@@ -22,6 +22,10 @@ use super::super::identifiers::Owner;
 use super::super::outbox::Outbox;
 use super::super::packet::{Encoded, FixedHeader, Malformed, PacketType};
 use super::{Core, list};
+
+/// Largest PUBLISH of the broker's that is held, where it may have to wait or to be renumbered, in bytes. Half of what a broker may write
+/// before the card takes it.
+const READ_BYTES_MAX: usize = 128 * 1024;
 
 impl Core {
     /// A client's PUBACK, PUBREC or PUBCOMP of at least two bytes behind its fixed header.
@@ -64,14 +68,11 @@ impl Core {
 
     /// What to do with a PUBLISH of the broker's that is to be acknowledged.
     pub(super) fn numbered_handling(&self, conn: ConnId, header: &FixedHeader) -> Handling {
-        match self.whole_or_stream(header) {
-            Handling::Stream
-                if self.connections.get(conn).is_some_and(|it| !it.may_pass_unread()) =>
-            {
-                Handling::Pause
-            }
-            handling => handling,
-        }
+        let is_the_brokers =
+            self.connections.get(conn).is_some_and(|it| it.inflight.is_the_brokers());
+        let bytes_max = self.config.limits.inspect_bytes_max.min(READ_BYTES_MAX);
+        let bytes_max = if is_the_brokers { bytes_max } else { READ_BYTES_MAX };
+        if header.packet_bytes() <= bytes_max { Handling::Whole } else { Handling::Stream }
     }
 
     /// A PUBLISH of the broker's that is to be acknowledged. On error nothing was passed on.
@@ -132,17 +133,11 @@ impl Core {
         }
     }
 
-    /// The broker's stream waits, with these bytes to come.
-    pub(super) fn pause(&mut self, conn: ConnId, rest: &[u8]) {
-        self.lose_identifiers(conn);
+    /// A message passes whose Packet Identifier nobody reads. What waits goes before it, room or not.
+    pub(super) fn lose_identifiers(&mut self, conn: ConnId, now: Instant) {
         let Some(connection) = self.connections.get_mut(conn) else { return };
-        connection.is_paused = true;
-        connection.paused.extend_from_slice(rest);
-    }
-
-    /// A message passes, or will, whose Packet Identifier nobody reads.
-    pub(super) fn lose_identifiers(&mut self, conn: ConnId) {
-        let Some(connection) = self.connections.get_mut(conn) else { return };
+        let (_, expired) = connection.send_waiting(now, true);
+        self.counters.outbox_dropped[DropReason::Expired as usize] += expired;
         if connection.inflight.is_unread() {
             return;
         }
@@ -154,12 +149,13 @@ impl Core {
         }
     }
 
-    /// Sends what has room now, lets expire what waited too long, and lets the broker's stream go on if it may.
+    /// Sends what has room now, and lets expire what waited too long.
     pub(super) fn settle_exchanges(&mut self, conn: ConnId, now: Instant) {
         let mut ids = Vec::new();
         loop {
             let Some(connection) = self.connections.get_mut(conn) else { return };
-            let (sent, mut expired) = connection.send_waiting(now);
+            // Acknowledgements of a client that is not looked at are not seen either.
+            let (sent, mut expired) = connection.send_waiting(now, connection.is_opaque);
             expired += connection.outbox.count_down(now, &mut ids);
             self.counters.outbox_dropped[DropReason::Expired as usize] += expired;
             if sent > 0 {
@@ -169,14 +165,6 @@ impl Core {
                 break;
             }
             ids.drain(..).for_each(|id| connection.inflight.release(id));
-        }
-        if let Some(connection) = self.connections.get_mut(conn)
-            && connection.is_paused
-            && connection.may_pass_unread()
-        {
-            connection.is_paused = false;
-            let bytes = std::mem::take(&mut connection.paused);
-            self.read_broker(conn, &bytes, now);
         }
     }
 }
@@ -201,11 +189,10 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends what waits, as far as the client has room; how much that is, and how much has expired.
-    fn send_waiting(&mut self, now: Instant) -> (u64, u64) {
+    /// Sends what waits, as far as the client has room, or all of it; how much that is, and how much has expired.
+    fn send_waiting(&mut self, now: Instant, is_forced: bool) -> (u64, u64) {
         let (mut sent, mut expired) = (0, 0);
-        // Acknowledgements of a client that is not looked at are not seen either.
-        while let Some(held) = self.inflight.ready(self.is_opaque) {
+        while let Some(held) = self.inflight.ready(is_forced) {
             if held.is_expired(now) {
                 self.outbox.dismiss(held.bytes());
                 self.inflight.discard();
@@ -217,11 +204,6 @@ impl Connection {
             sent += 1;
         }
         (sent, expired)
-    }
-
-    /// Whether a message whose Packet Identifier nobody reads may pass.
-    fn may_pass_unread(&self) -> bool {
-        self.is_opaque || self.inflight.is_the_brokers()
     }
 }
 

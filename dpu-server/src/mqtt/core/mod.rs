@@ -143,8 +143,7 @@ impl Core {
         let Some(connection) = self.connections.get_mut(conn) else { return };
         connection.is_broker_gone = true;
         connection.keep_alive.due = None;
-        let mut held = connection.broker_framer.give_up();
-        held.append(&mut connection.paused);
+        let held = connection.broker_framer.give_up();
         if !held.is_empty() {
             self.forward_to_client(conn, &held, true);
         }

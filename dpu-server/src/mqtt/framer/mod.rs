@@ -8,7 +8,6 @@
 //!              header known: Handling?
 //! next(input) ──► Whole  ──► Packet            borrowed if it arrived whole, else copied once
 //!             ──► Stream ──► Start, Part…      never held
-//!             ──► Pause  ──► None              for the caller to hold, but for a fixed header that came in pieces
 //!             ──► Refuse ──► Malformed, Raw…   for ever
 //! ```
 //!
@@ -28,8 +27,6 @@ pub enum Handling {
     Whole,
     /// Let its bytes through as they come.
     Stream,
-    /// Not now: it and what follows stay with the caller, who comes again with all of it.
-    Pause,
     /// It has no business here: stop looking at this stream.
     Refuse(Malformed),
 }
@@ -91,8 +88,6 @@ pub struct Framer {
     held: Vec<u8>,
     /// The held bytes were delivered by the last call.
     is_delivered: bool,
-    /// The held bytes are a whole fixed header, of a packet that had to wait.
-    is_waiting: bool,
 }
 
 impl Framer {
@@ -101,8 +96,7 @@ impl Framer {
         Self::default()
     }
 
-    /// Takes the next piece off `input`; `None` once the input is used up, or the packet that is next has to wait. `handling` is
-    /// asked once a packet, and again about one that had to wait.
+    /// Takes the next piece off `input`; `None` once the input is used up. `handling` is asked once a packet.
     pub fn next<'s, 'i: 's>(
         &'s mut self,
         input: &mut &'i [u8],
@@ -116,7 +110,7 @@ impl Framer {
             }
             State::Stream(left) => self.next_part(input, left),
             State::Body(header) => self.next_body(input, header),
-            State::Header if input.is_empty() && !self.is_waiting => None,
+            State::Header if input.is_empty() => None,
             State::Header if self.held.is_empty() => self.next_borrowed(input, handling),
             State::Header => self.next_split(input, handling),
         }
@@ -126,13 +120,7 @@ impl Framer {
     pub fn give_up(&mut self) -> Vec<u8> {
         self.forget_delivered();
         self.state = State::Raw;
-        self.is_waiting = false;
         std::mem::take(&mut self.held)
-    }
-
-    /// Whether a packet whose fixed header is held had to wait.
-    pub fn is_waiting(&self) -> bool {
-        self.is_waiting
     }
 
     /// Whether the next byte begins a packet.
@@ -173,7 +161,6 @@ impl Framer {
         };
         let total = header.packet_bytes();
         match handling(&header) {
-            Handling::Pause => None,
             Handling::Whole if input.len() >= total => {
                 Some(Piece::Packet { header, bytes: take(input, total) })
             }
@@ -198,21 +185,15 @@ impl Framer {
         handling: impl FnOnce(&FixedHeader) -> Handling,
     ) -> Option<Piece<'s>> {
         let header = loop {
-            // A packet that had to wait has its header already.
+            let [byte] = take(input, 1) else { return None };
+            self.held.push(*byte);
             match FixedHeader::parse(&self.held) {
                 Ok(Some(header)) => break header,
                 Ok(None) => {}
                 Err(error) => return Some(self.refuse(error)),
             }
-            let [byte] = take(input, 1) else { return None };
-            self.held.push(*byte);
         };
-        self.is_waiting = false;
         match handling(&header) {
-            Handling::Pause => {
-                self.is_waiting = true;
-                None
-            }
             Handling::Whole => {
                 self.state = State::Body(header);
                 self.next_body(input, header)

@@ -351,45 +351,45 @@ fn a_publisher_that_does_not_read_its_acknowledgements_is_the_brokers() {
 }
 
 #[test]
-fn a_message_too_large_to_be_read_waits_until_the_card_has_nothing_in_flight() {
-    for cut in [usize::MAX, 1] {
-        let limits = Limits { inspect_bytes_max: 200, ..Limits::default() };
-        let mut scene = Scene::with_limits(limits);
-        let subscriber = scene.subscriber_of(v311("s"), "t", 1);
-        let publisher = scene.publisher("t");
-        scene.card_takes_qos1(publisher, 1, publish_qos1("t", 1, "1"));
-        let large = publish_qos1("u", CARDS[0], &"x".repeat(300));
+fn a_message_too_large_to_be_held_passes_behind_what_waits_and_is_the_last_the_card_shares_with() {
+    for cut in [usize::MAX, 1000] {
+        let (mut scene, publisher, subscriber) = plain(1);
+        for id in [1, 2] {
+            scene.card_takes_qos1(publisher, id, publish_qos1("t", id, "x"));
+        }
+        let large = publish_qos1("u", 7, &"x".repeat(140_000));
         let behind = publish("v", "behind");
-        for part in [&large[..], &behind].concat().chunks(cut.min(1000)) {
+        for part in [&large[..], &behind].concat().chunks(cut.min(1_000_000)) {
             scene.broker(subscriber, part);
         }
-        scene.broker_takes(publisher, Reason::IdentifiersUnknown, publish_qos1("t", 2, "2"));
-        assert_eq!(scene.client_gets(subscriber), publish_qos1("t", CARDS[0], "1"));
-        scene.client(subscriber, puback(CARDS[0]));
-        assert_eq!(scene.broker_gets(subscriber), []);
-        assert_eq!(scene.client_gets(subscriber), [large, behind].concat());
-        // The identifier is the broker's now.
-        scene.client(subscriber, puback(CARDS[0]));
-        assert_eq!(scene.broker_gets(subscriber), puback(CARDS[0]));
+        assert_eq!(scene.client_gets(subscriber), {
+            let copies = [CARDS[0], CARDS[1]].map(|id| publish_qos1("t", id, "x"));
+            [copies.concat(), large, behind].concat()
+        });
+        scene.broker_takes(publisher, Reason::IdentifiersUnknown, publish_qos1("t", 3, "x"));
+        scene.client(subscriber, [puback(CARDS[1]), puback(7), puback(CARDS[0])].concat());
+        assert_eq!(scene.broker_gets(subscriber), puback(7));
         let fresh = scene.connect(v311("p0"));
         scene.card_takes(fresh, publish("t", "0"));
     }
 }
 
 #[test]
-fn what_the_broker_wrote_before_it_left_reaches_the_client_though_it_waits() {
-    let limits = Limits { inspect_bytes_max: 200, ..Limits::default() };
+fn a_large_message_waits_its_turn_like_any_other_while_something_is_the_cards() {
+    let limits = Limits { inflight_messages_max: 1, inspect_bytes_max: 1_000, ..Limits::default() };
     let mut scene = Scene::with_limits(limits);
     let subscriber = scene.subscriber_of(v311("s"), "t", 1);
     let publisher = scene.publisher("t");
-    scene.card_takes_qos1(publisher, 1, publish_qos1("t", 1, "1"));
-    scene.client_gets(subscriber);
-    let large = publish_qos1("u", 9, &"x".repeat(300));
-    scene.broker(subscriber, &large[..2]);
-    scene.broker(subscriber, &large[2..]);
-    scene.assert_quiet(subscriber);
-    scene.core.handle_broker_gone(subscriber, scene.now);
+    scene.card_takes_qos1(publisher, 1, publish_qos1("t", 1, "x"));
+    let large = publish_qos1("u", 7, &"x".repeat(100_000));
+    scene.broker(subscriber, [&large[..], &PINGRESP].concat());
+    assert_eq!(scene.client_gets(subscriber), {
+        [publish_qos1("t", CARDS[0], "x"), PINGRESP.to_vec()].concat()
+    });
+    scene.client(subscriber, puback(CARDS[0]));
     assert_eq!(scene.client_gets(subscriber), large);
+    scene.client(subscriber, puback(7));
+    assert_eq!(scene.broker_gets(subscriber), puback(7));
 }
 
 #[test]
