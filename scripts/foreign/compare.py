@@ -183,7 +183,8 @@ def main():
     tests = sum(row[1] for row in rows) // 2
     share = 100 * listed / max(tests, 1)
     print(f"{listed} of {tests} tests, {share:.2f} %, are listed in scripts/foreign/exceptions.txt")
-    if share > EXCEPTIONS_PERCENT_MAX:
+    # Of all suites together; one alone may have more.
+    if share > EXCEPTIONS_PERCENT_MAX and len(chosen) == 3:
         print(f"foreign: more than {EXCEPTIONS_PERCENT_MAX} % are listed", file=sys.stderr)
         is_bad = True
     sys.exit(is_bad or not chosen)
