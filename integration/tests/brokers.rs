@@ -43,7 +43,9 @@ fn serves_the_same(name: &str, features: &[&str]) {
     let got = report(&folder, "crowd_client", ours.port(), features);
     assert_eq!(got, expected, "left: on the card; right: alone");
     assert_eq!(got.matches("\"ok\": true").count(), features.len(), "{got}");
-    card.await_metrics("the card distributes", |it| it.by_card() >= 100.0);
+    // Of the crowd's hundred messages with QoS 0: the first may find the last subscription unsettled, and then those that follow are
+    // the broker's too, for as long as it needs for the copies.
+    card.await_metrics("the card distributes", |it| it.by_card() >= 50.0);
 }
 
 #[test]
