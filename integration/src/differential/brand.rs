@@ -49,6 +49,10 @@ pub(super) struct Abilities {
     pub(super) has_early_packets: bool,
     /// Topic Aliases of clients.
     pub(super) has_aliases: bool,
+    /// Aliases that end the connection: what the broker delivers to it before is open where that is another task's work.
+    pub(super) has_wrong_aliases: bool,
+    /// Messages sent again with DUP.
+    pub(super) has_repeats: bool,
     /// Topic Filters one client has that match the same topic.
     pub(super) has_overlaps: bool,
     /// Groups of steps without barriers.
@@ -77,6 +81,8 @@ const MOSQUITTO: Abilities = Abilities {
     has_takeover: true,
     has_early_packets: true,
     has_aliases: true,
+    has_wrong_aliases: true,
+    has_repeats: true,
     has_overlaps: true,
     has_races: true,
     has_format_0: true,
@@ -98,12 +104,21 @@ impl Brand {
     ];
 
     pub(super) fn abilities(self) -> Abilities {
-        let other = Abilities { has_policies: false, has_restarts: false, ..MOSQUITTO };
+        let other = Abilities {
+            has_policies: false,
+            has_restarts: false,
+            has_wrong_aliases: false,
+            has_early_packets: false,
+            ..MOSQUITTO
+        };
         match self {
             Brand::Mosquitto | Brand::Mosquitto21 => MOSQUITTO,
-            Brand::Aedes => {
-                Abilities { versions: &[Version::V31, Version::V311], has_retained: false, ..other }
-            }
+            Brand::Aedes => Abilities {
+                versions: &[Version::V31, Version::V311],
+                has_retained: false,
+                has_repeats: false,
+                ..other
+            },
             Brand::Amqtt => Abilities { versions: &[Version::V311], ..other },
             Brand::Rumqttd => Abilities { versions: &[Version::V311], ..other },
             Brand::Ejabberd => {

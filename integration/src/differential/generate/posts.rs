@@ -118,7 +118,13 @@ impl Generator {
         let properties = if is_v5 { self.properties() } else { Vec::new() };
         let alias = (is_v5 && self.rng.percent(self.flavour.alias))
             .then(|| (*self.rng.pick(&ALIASES), self.rng.percent(60)));
-        let is_repeated = self.rng.percent(self.flavour.above_qos_0 / 5);
+        let is_right = !self.abilities.has_wrong_aliases;
+        let alias = alias.map(|(alias, has_topic)| match is_right {
+            true => (alias.min(ALIAS_MAX), true),
+            false => (alias, has_topic),
+        });
+        let is_repeated =
+            self.abilities.has_repeats && self.rng.percent(self.flavour.above_qos_0 / 5);
         let message = Message { qos, is_retained, properties, ..Message::new(topic, Vec::new()) };
         let number = self.next_number;
         self.next_number += 1;
