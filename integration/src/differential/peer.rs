@@ -52,6 +52,10 @@ pub(super) struct Peer {
     pub(super) ending: Option<Ending>,
     /// Number of the group in which the connection ended.
     pub(super) closed_in: Option<usize>,
+    /// How many messages it takes before it acknowledges some; `None`: it did not say.
+    receive_maximum: Option<u16>,
+    /// Messages it has not acknowledged.
+    unacknowledged: u16,
     /// PINGREQs without an answer.
     pub(super) pings_out: usize,
     stream: Option<TcpStream>,
@@ -71,6 +75,7 @@ impl Peer {
         client: usize,
         version: Version,
         has_small_window: bool,
+        receive_maximum: Option<u16>,
     ) -> io::Result<Peer> {
         let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
         if has_small_window {
@@ -90,6 +95,8 @@ impl Peer {
             is_holding: false,
             ending: None,
             closed_in: None,
+            receive_maximum,
+            unacknowledged: 0,
             pings_out: 0,
             stream: Some(stream),
             partial: Vec::new(),
@@ -131,7 +138,7 @@ impl Peer {
     pub(super) fn release_acks(&mut self) {
         self.is_holding = false;
         for ack in std::mem::take(&mut self.held) {
-            self.queue(ack);
+            self.send_ack(ack);
         }
     }
 
@@ -208,6 +215,12 @@ impl Peer {
             Packet::Publish(mut message) => {
                 self.resolve_alias(&mut message);
                 self.events.push(Event::from(&message));
+                if message.qos > 0 {
+                    self.unacknowledged += 1;
+                }
+                if self.receive_maximum.is_some_and(|max| self.unacknowledged > max) {
+                    self.events.push(Event::Excess);
+                }
                 match (message.qos, message.id) {
                     (1, Some(id)) => self.acknowledge(packet(0x40, &id.to_be_bytes())),
                     (2, Some(id)) => self.acknowledge(packet(0x50, &id.to_be_bytes())),
@@ -255,7 +268,15 @@ impl Peer {
         if self.is_holding {
             self.held.push(ack);
         } else {
-            self.queue(ack);
+            self.send_ack(ack);
         }
+    }
+
+    /// PUBACK and PUBCOMP end an exchange, PUBREC does not (MQTT 5 §4.9).
+    fn send_ack(&mut self, ack: Vec<u8>) {
+        if matches!(ack[0] >> 4, 4 | 7) {
+            self.unacknowledged = self.unacknowledged.saturating_sub(1);
+        }
+        self.queue(ack);
     }
 }

@@ -19,7 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::brand::Brand;
 use super::encode;
 use super::peer::{Ending, Peer, State};
-use super::record::Event;
+use super::record::{Event, receive_maximum};
 use super::rng::Rng;
 use super::scenario::{Action, Change, Cut, Group, Scenario, Step};
 use super::side::Side;
@@ -195,7 +195,8 @@ impl Player<'_> {
         let credentials = self.brand.credentials(&client_id(client));
         let login = Login { id, credentials, ..login.clone() };
         let has_small_window = client % SMALL_WINDOW_EVERY == SMALL_WINDOW_EVERY - 1;
-        let opened = Peer::open(self.port, client, login.version, has_small_window);
+        let maximum = receive_maximum(&login.properties).filter(|_| login.version == Version::V5);
+        let opened = Peer::open(self.port, client, login.version, has_small_window, maximum);
         let mut peer = opened.expect("a broker listens");
         peer.is_anonymous = is_anonymous;
         let mut bytes = vec![login.encode()];

@@ -50,6 +50,8 @@ pub enum Event {
     Disconnect(Vec<u8>),
     /// Anything else.
     Odd(u8, Vec<u8>),
+    /// One message more than the client's Receive Maximum allows.
+    Excess,
     /// A PINGRESP nobody asked for.
     StrayPing,
     /// Something was awaited for too long.
@@ -188,6 +190,19 @@ pub(super) fn properties(list: &[u8]) -> Vec<String> {
     }
     found.sort_by_key(|(kind, _)| *kind);
     found.into_iter().map(|(_, text)| text).collect()
+}
+
+/// The Receive Maximum of a CONNECT, if it has one.
+pub(super) fn receive_maximum(list: &[u8]) -> Option<u16> {
+    let mut at = 0;
+    while let Some((&kind, after)) = list[at..].split_first() {
+        let end = at + 1 + property_bytes(kind, after)?;
+        if let (0x21, &[high, low]) = (kind, &list[at + 1..end]) {
+            return Some(u16::from_be_bytes([high, low]));
+        }
+        at = end;
+    }
+    None
 }
 
 /// Takes the Topic Alias out of a property list, if there is one.

@@ -4,8 +4,11 @@ use super::super::policy::{Policy, Rule, Verb};
 use super::super::scenario::{Action, Change, Cut, Group, Post, Step};
 use super::posts::MARK_BYTES;
 use super::{Generator, Guest, WILD};
-use crate::mqtt::Message;
+use crate::mqtt::{Login, Message, Version};
 
+/// Messages at a time to one who takes few, and how often.
+const CROWD: usize = 6;
+const CROWD_GROUPS: usize = 4;
 /// Messages of two clients that say the same.
 const ECHOES: usize = 6;
 /// What each has of payload.
@@ -30,6 +33,10 @@ impl Generator {
         if self.flavour.is_long && self.rng.percent(8) {
             self.flavour.is_long = false;
             return self.publish_for_long();
+        }
+        if self.flavour.has_crowd && self.rng.percent(15) {
+            self.flavour.has_crowd = false;
+            return self.crowd();
         }
         if self.flavour.has_echo && self.rng.percent(15) {
             self.flavour.has_echo = false;
@@ -127,6 +134,43 @@ impl Generator {
             Message { qos: 0, is_retained: false, properties: Vec::new(), ..post.message };
         let payload_bytes = ECHO_BYTES;
         Post { message, payload_bytes, alias: None, is_repeated: false, is_echo: true, ..post }
+    }
+
+    /// Somebody who takes few messages at a time gets many with QoS 1, while it keeps its acknowledgements and after it has sent them.
+    fn crowd(&mut self) -> bool {
+        let topic = *self.rng.pick(&self.topics);
+        let mut free: Vec<usize> =
+            (0..self.clients.len()).filter(|&client| self.clients[client].can_act()).collect();
+        let (Some(reader), Some(writer)) = (self.take(&mut free), self.take(&mut free)) else {
+            return false;
+        };
+        let maximum = u8::try_from(self.rng.between(1, 8)).expect("small");
+        let mut login = Login::new("").version(Version::V5);
+        login.properties = vec![0x21, 0, maximum];
+        let guest = &mut self.clients[reader];
+        (guest.version, guest.has_will, guest.is_holding) = (Some(Version::V5), false, false);
+        guest.filters = vec![topic.to_owned()];
+        let connect = Action::Connect { login, is_anonymous: false, early: Vec::new() };
+        let subscribe =
+            Action::Subscribe { filters: vec![(topic.to_owned(), 1)], identifier: None };
+        for action in [connect, subscribe, Action::HoldAcks] {
+            self.settled(reader, action);
+        }
+        for group in 0..CROWD_GROUPS {
+            if group == CROWD_GROUPS / 2 {
+                self.settled(reader, Action::ReleaseAcks);
+            }
+            let posts = (0..CROWD).map(|_| self.crowd_post(writer, topic)).collect();
+            self.settled(writer, Action::Publish(posts));
+        }
+        true
+    }
+
+    fn crowd_post(&mut self, client: usize, topic: &'static str) -> Post {
+        let post = self.post(client, topic);
+        let message = Message { qos: 1, is_retained: false, ..post.message };
+        let payload_bytes = post.payload_bytes.clamp(MARK_BYTES, 200);
+        Post { message, payload_bytes, alias: None, is_repeated: false, ..post }
     }
 
     fn policy(&mut self) -> Policy {

@@ -51,6 +51,8 @@ const WILD: [&str; 14] = [
 const LONG_PERCENT: usize = 3;
 /// Scenarios in which somebody who may not publish says what another one says who may.
 const ECHO_PERCENT: usize = 15;
+/// Scenarios in which more is sent to somebody than it takes before it acknowledges.
+const CROWD_PERCENT: usize = 15;
 /// Scenarios in which the card ends and comes back.
 const RESTART_PERCENT: usize = 4;
 
@@ -114,6 +116,8 @@ struct Flavour {
     policies: usize,
     /// Whether somebody who may not publish says what another one says who may.
     has_echo: bool,
+    /// Whether more is sent to somebody than it takes before it acknowledges.
+    has_crowd: bool,
     /// Whether the card ends and comes back.
     has_restart: bool,
     /// Whether somebody publishes for longer than its keep-alive.
@@ -153,6 +157,7 @@ impl Flavour {
             policies: if variant.has_policies(terms.trust) { some(80, 15) } else { 0 },
             has_flood: rng.percent(FLOOD_PERCENT),
             has_echo: variant.has_policies(terms.trust) && rng.percent(ECHO_PERCENT),
+            has_crowd: rng.percent(CROWD_PERCENT) && variant != Variant::QueuesQos0,
             has_restart: rng.percent(RESTART_PERCENT),
             is_long: rng.percent(LONG_PERCENT),
             receive_maximum: if variant == Variant::QueuesQos0 { 0 } else { 15 },
@@ -180,6 +185,7 @@ impl Flavour {
             races: if_can(can.has_races, self.races),
             policies: if_can(can.has_policies, self.policies),
             has_echo: self.has_echo && can.has_policies,
+            has_crowd: self.has_crowd && can.has_late_acks && can.versions.contains(&Version::V5),
             has_flood: self.has_flood && can.has_floods,
             has_restart,
             ..self
