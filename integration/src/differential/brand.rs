@@ -51,6 +51,8 @@ pub(super) struct Abilities {
     pub(super) has_aliases: bool,
     /// Aliases that end the connection: what the broker delivers to it before is open where that is another task's work.
     pub(super) has_wrong_aliases: bool,
+    /// UNSUBSCRIBE of what the client has not subscribed to.
+    pub(super) has_wrong_unsubscribes: bool,
     /// Messages sent again with DUP.
     pub(super) has_repeats: bool,
     /// Topic Filters one client has that match the same topic.
@@ -82,6 +84,7 @@ const MOSQUITTO: Abilities = Abilities {
     has_early_packets: true,
     has_aliases: true,
     has_wrong_aliases: true,
+    has_wrong_unsubscribes: true,
     has_repeats: true,
     has_overlaps: true,
     has_races: true,
@@ -121,9 +124,12 @@ impl Brand {
             },
             Brand::Amqtt => Abilities { versions: &[Version::V311], ..other },
             Brand::Rumqttd => Abilities { versions: &[Version::V311], ..other },
-            Brand::Ejabberd => {
-                Abilities { versions: &[Version::V311, Version::V5], has_format_0: false, ..other }
-            }
+            Brand::Ejabberd => Abilities {
+                versions: &[Version::V311, Version::V5],
+                has_format_0: false,
+                has_wrong_unsubscribes: false,
+                ..other
+            },
         }
     }
 

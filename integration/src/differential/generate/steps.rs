@@ -148,6 +148,11 @@ impl Generator {
 
     pub(super) fn unsubscribe(&mut self, client: usize) -> Action {
         let known = self.clients[client].filters.clone();
+        if !self.abilities.has_wrong_unsubscribes {
+            let Some(filter) = known.first().cloned() else { return Action::Ping };
+            self.clients[client].filters.retain(|other| *other != filter);
+            return Action::Unsubscribe(vec![filter]);
+        }
         let mut filters = Vec::new();
         for _ in 0..self.rng.between(1, 2) {
             filters.push(if known.is_empty() || self.rng.percent(15) {
