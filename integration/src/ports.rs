@@ -67,6 +67,7 @@ fn mark(port: u16) -> Result<OwnedFd, Errno> {
 }
 
 fn bind(family: AddressFamily, address: SocketAddr) -> Result<(), Errno> {
-    let socket = rustix::net::socket(family, SocketType::STREAM, None)?;
+    let flags = SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
     rustix::net::bind(&socket, &address)
 }

@@ -13,7 +13,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpStream};
 use std::time::Duration;
 
-use rustix::net::{AddressFamily, SocketType, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::encode::PINGREQ;
 use super::record::{self, Event};
@@ -77,7 +77,10 @@ impl Peer {
         has_small_window: bool,
         receive_maximum: Option<u16>,
     ) -> io::Result<Peer> {
-        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+        // A program that is started meanwhile would keep it open beyond its end.
+        let flags = SocketFlags::CLOEXEC;
+        let socket =
+            rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
         if has_small_window {
             sockopt::set_socket_recv_buffer_size(&socket, SMALL_WINDOW_BYTES)?;
         }

@@ -68,14 +68,14 @@ pub(super) fn play(scenario: &Scenario, side: &mut Side) -> Vec<Conversation> {
     for group in &scenario.groups {
         player.play(group);
     }
-    player
-        .peers
-        .into_iter()
-        .map(|peer| {
-            let Peer { client, events, closed_in, .. } = peer;
-            Conversation { client, events, closed_in }
-        })
-        .collect()
+    let told = |peer: &mut Peer| Conversation {
+        client: peer.client,
+        events: std::mem::take(&mut peer.events),
+        closed_in: peer.closed_in,
+    };
+    let conversations = player.peers.iter_mut().map(told).collect();
+    player.end();
+    conversations
 }
 
 struct Player<'a> {
@@ -109,6 +109,18 @@ impl Player<'_> {
         self.await_quiet();
         for peer in self.peers.iter_mut().filter(|peer| peer.state == State::Closed) {
             peer.closed_in.get_or_insert(group.number);
+        }
+    }
+
+    /// Ends what is still open, one connection after the other, so that sessions end in the same order on both sides.
+    fn end(&mut self) {
+        for index in 0..self.peers.len() {
+            let peer = &mut self.peers[index];
+            if peer.is_open() {
+                peer.is_stalled = false;
+                peer.ending = Some(Ending::Shutdown);
+                self.pump(|peers| !peers[index].is_open());
+            }
         }
     }
 

@@ -27,8 +27,6 @@ const STILL: usize = 6;
 pub struct Rig {
     first: Side,
     second: Side,
-    /// A scenario was played here.
-    is_used: bool,
     /// Goes last: the others tell of their logs in it when a test fails.
     _folder: Folder,
 }
@@ -74,7 +72,7 @@ impl Rig {
         };
         let first = side(PLAIN, false);
         let second = side(ON_CARD, has_card);
-        Rig { first, second, is_used: false, _folder: folder }
+        Rig { first, second, _folder: folder }
     }
 
     /// Plays a scenario on both at the same time, and cleans up.
@@ -92,8 +90,7 @@ impl Rig {
             (plain, other.join().expect("the card's broker sends MQTT"))
         });
         let (plain, on_card) = (plain?, on_card?);
-        let is_used = std::mem::replace(&mut self.is_used, true);
-        let differences = compare(scenario, &plain, &on_card, is_used);
+        let differences = compare(scenario, &plain, &on_card);
         Ok(Outcome { plain, on_card, differences })
     }
 

@@ -30,17 +30,14 @@ const NO_MATCHING_SUBSCRIBERS: u8 = 0x10;
 /// What a socket may have no room for at once, in bytes.
 const MUCH_BYTES: usize = 50_000;
 
-/// Says where the runs differ, and where one breaks what holds for races. `is_used`: the brokers have played other scenarios.
+/// Says where the runs differ, and where one breaks what holds for races.
 #[must_use]
 pub fn compare(
     scenario: &Scenario,
     plain: &[Conversation],
     on_card: &[Conversation],
-    is_used: bool,
 ) -> Vec<String> {
     let races = Races::new(scenario, [plain, on_card]);
-    // The brokers have seen sessions end in different orders, and mosquitto's "no matching subscribers" depends on what is left of them.
-    let is_worn = is_used || races.has_restart();
     let mut differences = Vec::new();
     if plain.len() != on_card.len() {
         let (plain, on_card) = (plain.len(), on_card.len());
@@ -49,8 +46,7 @@ pub fn compare(
     for (index, (plain, on_card)) in plain.iter().zip(on_card).enumerate() {
         let name = format!("connection {index} (client {})", plain.client);
         let cut = cut(scenario, plain, on_card);
-        let (expected, got) =
-            (settled(&races, plain, cut, is_worn), settled(&races, on_card, cut, is_worn));
+        let (expected, got) = (settled(&races, plain, cut), settled(&races, on_card, cut));
         let kinds: BTreeSet<&String> = expected.keys().chain(got.keys()).collect();
         for kind in kinds {
             differences.extend(contrast(&name, kind, &expected, &got));
@@ -84,12 +80,7 @@ fn contrast(name: &str, kind: &str, expected: &Sequences, got: &Sequences) -> Op
 }
 
 /// What has to be the same in both runs, by kind.
-fn settled(
-    races: &Races<'_>,
-    conversation: &Conversation,
-    cut: Option<usize>,
-    is_worn: bool,
-) -> Sequences {
+fn settled(races: &Races<'_>, conversation: &Conversation, cut: Option<usize>) -> Sequences {
     let client = conversation.client;
     let mut sequences = Sequences::new();
     for event in &conversation.events {
@@ -104,7 +95,7 @@ fn settled(
             Event::Ack { group, .. } if cut.is_some() && *group == cut => continue,
             Event::Publish(it) => (stream_of(it), event.to_string()),
             Event::Ack { kind, group, rest } => {
-                let is_race = is_worn || group.is_some_and(|number| races.is_race(number));
+                let is_race = group.is_some_and(|number| races.is_race(number));
                 let is_open = is_race && rest.first() == Some(&NO_MATCHING_SUBSCRIBERS);
                 let rest = if is_open { &[][..] } else { rest };
                 (format!("packets of type {kind}"), format!("{rest:02x?}"))

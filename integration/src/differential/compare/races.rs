@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::filter::matches;
 use super::super::play::Conversation;
 use super::super::record::{Event, Received, properties};
-use super::super::scenario::{self, Action, Mark, Post, Scenario};
+use super::super::scenario::{Action, Mark, Post, Scenario};
 
 /// What one client changes in a race.
 #[derive(Debug, Default)]
@@ -74,10 +74,6 @@ impl<'a> Races<'a> {
     pub(super) fn is_subscribing(&self, received: &Received, client: usize) -> bool {
         let change = received.mark.and_then(|mark| self.change(mark, &received.topic, client));
         change.is_some_and(|change| !change.is_connection && change.unsubscribed.is_empty())
-    }
-
-    pub(super) fn has_restart(&self) -> bool {
-        self.scenario.groups.iter().any(|group| group.change == Some(scenario::Change::Restart))
     }
 
     pub(super) fn is_race(&self, number: usize) -> bool {
