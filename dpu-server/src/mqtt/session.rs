@@ -435,6 +435,14 @@ impl Sessions {
         self.generation += 1;
     }
 
+    /// The broker knows nothing of it. If it was granted, the broker looked elsewhere, as mosquitto does behind a mount point, and may go
+    /// on with it.
+    pub(crate) fn contradict(&mut self, id: SubscriptionId) {
+        let subscription = &mut self.subscriptions[id.0];
+        subscription.is_in_doubt |= subscription.grant.is_some();
+        self.generation += 1;
+    }
+
     /// What was begun has been answered, and its barrier is back.
     pub(crate) fn settle(&mut self, id: SubscriptionId) {
         let subscription = &mut self.subscriptions[id.0];

@@ -19,6 +19,9 @@ const KEEP_ALIVE_DELAY_MIN: Duration = Duration::from_secs(1);
 /// should the broker still know it, it is a session the card does not know.
 const EXPIRY_MARGIN: Duration = Duration::from_secs(60);
 
+/// Reason Code of an UNSUBACK, MQTT 5 §3.11.3.
+const NO_SUBSCRIPTION_EXISTED: u8 = 0x11;
+
 impl Core {
     /// The broker's verdict on a connection; it has been passed on.
     pub(super) fn handle_connack(&mut self, conn: ConnId, connack: &Connack<'_>) {
@@ -201,15 +204,18 @@ impl Core {
         }
         request.is_answered = true;
         for (index, &(id, options)) in request.entries.iter().enumerate() {
-            let is_refused = answer.codes.get(index).is_some_and(|&code| code >= 0x80);
+            let code = answer.codes.get(index).copied();
             match kind {
-                _ if is_refused => {}
+                _ if code.is_some_and(|code| code >= 0x80) => {}
                 RequestKind::Subscribe => {
                     let is_unproven = version == Version::V31;
-                    let qos = answer.codes.get(index).copied().unwrap_or(options.qos);
+                    let qos = code.unwrap_or(options.qos);
                     let options = GrantedOptions { qos, ..options };
                     let grant = Grant { options, is_unproven, is_no_local_unclear: false };
                     self.sessions.grant(id, grant);
+                }
+                RequestKind::Unsubscribe if code == Some(NO_SUBSCRIPTION_EXISTED) => {
+                    self.sessions.contradict(id);
                 }
                 RequestKind::Unsubscribe => self.sessions.revoke(id),
             }

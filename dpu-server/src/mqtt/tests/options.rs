@@ -131,6 +131,23 @@ fn no_local_that_changes_is_unclear_until_unsubscribed() {
 }
 
 #[test]
+fn a_subscription_that_the_broker_does_not_find_to_end_may_go_on() {
+    let mut scene = Scene::new();
+    let conn = scene.connect(v5("s"));
+    let publisher = scene.connect(v311("p"));
+    scene.subscribe_v5(conn, &[], "t", 0);
+    scene.client(conn, packet(0xA2, b"\x00\x02\x00\x00\x01t\x00\x01u"));
+    scene.broker(conn, [packet(0xB0, &[0, 2, 0, 0x11, 0x11]), PINGRESP.to_vec()].concat());
+    scene.broker_takes(publisher, Reason::SubscribePending, publish("t", "1"));
+    scene.broker_takes(publisher, Reason::NoMatch, publish("u", "2"));
+    assert_eq!(scene.core.counters().subscriptions, 1);
+    scene.client_gets(conn);
+    scene.subscribe_v5(conn, &[], "t", 0);
+    let other = scene.connect(v311("other"));
+    scene.card_takes(other, publish("t", "3"));
+}
+
+#[test]
 fn a_subscription_identifier_comes_with_every_copy_of_its_subscription() {
     let mut scene = Scene::new();
     let seven = scene.connect(v5("seven"));
