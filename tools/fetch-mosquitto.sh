@@ -30,8 +30,17 @@ loader() {
     return 1
 }
 
+# The loader under the name of the program it runs, by which this program is known.
+named() {
+    if [ ! -f "$dir/mosquitto" ]; then
+        cp "$(loader)" "$dir/mosquitto.$$"
+        mv "$dir/mosquitto.$$" "$dir/mosquitto"
+    fi
+    echo "$dir/mosquitto"
+}
+
 prefix() {
-    found=$(loader)
+    found=$(named)
     libraries=$(find "$root" -type d -path '*/lib/*-linux-gnu' | paste -sd:)
     echo "$found --library-path $libraries --argv0 mosquitto $root/usr/sbin/mosquitto"
 }
@@ -48,7 +57,7 @@ if [ -z "$mirror" ]; then
     exit 1
 fi
 
-rm -rf "$root" "$dir/complete"
+rm -rf "$root" "$dir/complete" "$dir/mosquitto"
 mkdir -p "$root" "$dir/apt/lists/partial" "$dir/apt/cache/archives/partial" "$dir/apt/etc/apt.conf.d" \
     "$dir/apt/etc/preferences.d"
 : > "$dir/apt/status"

@@ -51,6 +51,11 @@ pub(super) struct Abilities {
     pub(super) has_aliases: bool,
     /// Aliases that end the connection: what the broker delivers to it before is open where that is another task's work.
     pub(super) has_wrong_aliases: bool,
+    /// Maximum Packet Size and Topic Alias Maximum in one CONNECT: mosquitto 2.1 gives a topic its alias with a message that it does not
+    /// send, being too large.
+    pub(super) has_aliases_within_limits: bool,
+    /// UNSUBSCRIBE of a version 3 client behind a mount point: mosquitto says yes and goes on delivering.
+    pub(super) has_vain_unsubscribes: bool,
     /// UNSUBSCRIBE of what the client has not subscribed to.
     pub(super) has_wrong_unsubscribes: bool,
     /// Messages sent again with DUP.
@@ -84,6 +89,8 @@ const MOSQUITTO: Abilities = Abilities {
     has_early_packets: true,
     has_aliases: true,
     has_wrong_aliases: true,
+    has_aliases_within_limits: true,
+    has_vain_unsubscribes: true,
     has_wrong_unsubscribes: true,
     has_repeats: true,
     has_overlaps: true,
@@ -115,7 +122,12 @@ impl Brand {
             ..MOSQUITTO
         };
         match self {
-            Brand::Mosquitto | Brand::Mosquitto21 => MOSQUITTO,
+            Brand::Mosquitto => MOSQUITTO,
+            Brand::Mosquitto21 => Abilities {
+                has_aliases_within_limits: false,
+                has_vain_unsubscribes: false,
+                ..MOSQUITTO
+            },
             Brand::Aedes => Abilities {
                 versions: &[Version::V31, Version::V311],
                 has_retained: false,

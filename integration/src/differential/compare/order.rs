@@ -46,7 +46,9 @@ fn overtaken(received: &[&Received]) -> Vec<String> {
 /// Retained messages behind newer ones that raced with the only SUBSCRIBE they can be for.
 fn late_retained(races: &Races<'_>, client: usize, received: &[&Received]) -> Option<String> {
     let is_late = |(place, it): (usize, &&Received)| {
+        // An empty one is never kept.
         it.is_retained
+            && it.mark.is_some()
             && races.subscriptions_of(client, &it.topic).len() == 1
             && received[..place].iter().any(|before| {
                 !before.is_retained

@@ -124,6 +124,8 @@ struct Flavour {
     is_long: bool,
     /// Whether somebody stops reading until the buffers are full.
     has_flood: bool,
+    /// Whether the broker's topics have a prefix.
+    has_mount_point: bool,
     /// Percent of MQTT 5 clients with a Receive Maximum; none where it would make the brokers' queues run full.
     receive_maximum: usize,
 }
@@ -156,6 +158,7 @@ impl Flavour {
             pieces: some(90, 60),
             policies: if variant.has_policies(terms.trust) { some(80, 15) } else { 0 },
             has_flood: rng.percent(FLOOD_PERCENT),
+            has_mount_point: variant.has_mount_point(),
             has_echo: variant.has_policies(terms.trust) && rng.percent(ECHO_PERCENT),
             has_crowd: rng.percent(CROWD_PERCENT) && variant != Variant::QueuesQos0,
             has_restart: rng.percent(RESTART_PERCENT),

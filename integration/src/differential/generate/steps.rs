@@ -65,7 +65,8 @@ impl Generator {
             // Receive Maximum.
             list.push(vec![0x21, 0, u8::try_from(self.rng.between(1, 30)).expect("small")]);
         }
-        if self.rng.percent(15) {
+        let is_limited = self.rng.percent(15);
+        if is_limited {
             // Maximum Packet Size.
             let bytes = *self.rng.pick(&[60_u32, 120, 200, 1000, 66_000]);
             list.push([&[0x27][..], &bytes.to_be_bytes()].concat());
@@ -77,7 +78,8 @@ impl Generator {
             // Request Problem Information.
             list.push(vec![0x17, 0]);
         }
-        if self.rng.percent(10) {
+        let takes_aliases = self.abilities.has_aliases_within_limits || !is_limited;
+        if self.rng.percent(10) && takes_aliases {
             // Topic Alias Maximum: the broker may use aliases.
             list.push(vec![0x22, 0, 5]);
         }
@@ -148,6 +150,10 @@ impl Generator {
 
     pub(super) fn unsubscribe(&mut self, client: usize) -> Action {
         let known = self.clients[client].filters.clone();
+        let is_vain = self.flavour.has_mount_point && !self.clients[client].is_v5();
+        if is_vain && !self.abilities.has_vain_unsubscribes {
+            return Action::Ping;
+        }
         if !self.abilities.has_wrong_unsubscribes {
             let Some(filter) = known.first().cloned() else { return Action::Ping };
             self.clients[client].filters.retain(|other| *other != filter);
