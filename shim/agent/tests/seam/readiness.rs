@@ -38,6 +38,22 @@ fn a_placeholder_shows_data_its_absence_and_the_end() {
 }
 
 #[test]
+fn who_reads_everything_without_being_told_leaves_nothing_to_be_told_of() {
+    let world = World::new();
+    world.card(|card| card.echoes = true);
+    let listener = world.program().listen(0).unwrap();
+    let (connection, _) = world.connection(&listener);
+    let mut late = 0;
+    for _ in 0..5_000 {
+        connection.write_all(b"?");
+        // The bytes are in memory a moment before the wake-up for them is on the placeholder.
+        while connection.read(&mut [0; 9]) == Read::Empty {}
+        late += u32::from(connection.ready() != OUT);
+    }
+    assert_eq!(late, 0, "times a drained connection was readable");
+}
+
+#[test]
 fn a_reset_connection_says_so_once_and_then_is_at_its_end() {
     let world = World::new();
     let listener = world.program().listen(0).unwrap();

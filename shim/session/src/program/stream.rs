@@ -4,6 +4,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::BorrowedFd;
 
 use mqttshim_schema::How;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
@@ -49,6 +50,12 @@ pub enum Accept {
     /// The session is gone: a new one has to be opened and listened on.
     Lost,
 }
+
+/// How often a byte that is about to come is looked for before the thread sleeps. The agent needs a microsecond or two.
+const OWED_BYTE_LOOKS: u32 = 8;
+/// For how long a byte that is owed may then keep a reader: a few turns of a busy core. Of an agent that was stopped just there
+/// it remains a debt, and the placeholder tells of nothing once.
+const OWED_BYTE_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
 /// Bytes of one record in a listener's ring: a slot's index and generation.
 pub(crate) const ACCEPT_RECORD_BYTES: usize = 8;
@@ -164,7 +171,7 @@ impl Session {
         let is_unannounced = rx_token(words).drained(
             if is_listed { token::LIST } else { token::BYTE },
             || words.agent.rx_head.load(Ordering::SeqCst) != tail,
-            || take_byte(placeholder) == Ok(1),
+            |is_coming| take_owed_byte(placeholder, is_coming),
         );
         if is_unannounced {
             self.put_on_list(slot, words);
@@ -359,6 +366,21 @@ pub(super) fn rx_token(words: &Slot) -> RxToken<'_> {
         extra: &words.agent.rx_extra,
         debt: &words.program.rx_debt,
     }
+}
+
+/// Takes a byte, where `is_coming` also one that the agent is about to send: between announcing and sending it executes next to
+/// nothing, but may lose its core there. Without the wait, a program that has just read everything would find its socket
+/// readable.
+fn take_owed_byte(placeholder: BorrowedFd<'_>, is_coming: bool) -> bool {
+    for _ in 0..OWED_BYTE_LOOKS {
+        match take_byte(placeholder) {
+            Err(Errno::AGAIN | Errno::INTR) if is_coming => rustix::thread::sched_yield(),
+            taken => return taken == Ok(1),
+        }
+    }
+    let mut watched = [PollFd::from_borrowed_fd(placeholder, PollFlags::IN)];
+    let is_there = rustix::event::poll(&mut watched, Some(&OWED_BYTE_PATIENCE)) == Ok(1);
+    is_there && take_byte(placeholder) == Ok(1)
 }
 
 fn take_byte(placeholder: BorrowedFd<'_>) -> Result<usize, Errno> {

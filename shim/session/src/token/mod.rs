@@ -14,7 +14,8 @@
 //! program that waits in its own `epoll_wait` looks at, and which costs nobody a system call. bytes sent − bytes taken −
 //! bytes owed = 1 where the latest arming asked for a byte and was announced, else 0. The program never takes "everything
 //! there is": that could eat the byte of newer data. It owes exactly one byte for each announced arming, takes back the arming
-//! when data slipped in, and pays what it owes as far as the bytes have arrived; the rest stays a debt for the next read.
+//! when data slipped in, and pays what it owes as far as the bytes have arrived, waiting a moment for one that is being sent;
+//! the rest stays a debt for the next read.
 //!
 //! **Send.** The program cannot read its own filler back, so it never cancels: the Blocked entry it pushes *after* setting
 //! `blocked` makes the agent look again, whatever credit came in between.
@@ -46,18 +47,19 @@ pub(crate) struct RxToken<'a> {
 
 impl RxToken<'_> {
     /// Call when the ring was emptied or found empty, under the slot's lock: newer data is to be announced by `how`. `has_data`
-    /// looks at the ring again; `take` takes one byte from the placeholder without blocking and says whether there was one.
+    /// looks at the ring again; `take` takes one byte from the placeholder and says whether there was one; it is told whether one
+    /// must be there, or on its way this moment.
     /// `true`: data slipped in that nobody announces. It has to be put on the ready list.
     #[must_use]
     pub(crate) fn drained(
         &self,
         how: u32,
         has_data: impl FnOnce() -> bool,
-        take: impl FnMut() -> bool,
+        take: impl FnMut(bool) -> bool,
     ) -> bool {
         let before = self.asked.load(Ordering::Relaxed);
         self.asked.store(how, Ordering::Relaxed);
-        let mut is_unannounced = false;
+        let (mut is_unannounced, mut is_coming) = (false, false);
         if self.armed.swap(how, Ordering::SeqCst) == ANNOUNCED {
             let spent = u32::from(before == BYTE);
             self.owe(spent);
@@ -72,10 +74,12 @@ impl RxToken<'_> {
                     self.asked.store(before, Ordering::Relaxed);
                     is_unannounced = before == LIST;
                 }
+            } else {
+                is_coming = spent == 1;
             }
         }
         self.owe(self.extra.swap(0, Ordering::SeqCst));
-        self.pay(take);
+        self.pay(is_coming, take);
         is_unannounced
     }
 
@@ -108,10 +112,10 @@ impl RxToken<'_> {
 
     /// Takes owed bytes while there are any. The debt is lowered first: a program that dies in between leaves a stray byte,
     /// which [`is_stray`](Self::is_stray) heals, not a debt that would one day eat a byte of newer data.
-    fn pay(&self, mut take: impl FnMut() -> bool) {
+    fn pay(&self, is_coming: bool, mut take: impl FnMut(bool) -> bool) {
         while self.debt.load(Ordering::Relaxed) > 0 {
             self.owe(u32::MAX);
-            if !take() {
+            if !take(is_coming) {
                 self.owe(1);
                 return;
             }

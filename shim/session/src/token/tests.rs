@@ -76,7 +76,7 @@ impl Receive {
         let mut taken = self.taken.lock().unwrap();
         let has_data = |taken: u32| taken < newest(&self.pushed);
         if !has_data(*taken) && !self.token().is_armed() {
-            if self.token().drained(LIST, || has_data(*taken), || self.take_byte()) {
+            if self.token().drained(LIST, || has_data(*taken), |_| self.take_byte()) {
                 _ = self.news.swap(1, Ordering::SeqCst);
             }
         }
@@ -119,7 +119,7 @@ impl Receive {
             let has_data = || seen < self.pushed.load(Ordering::SeqCst);
             if !has_data() {
                 let how = self.how.load(Ordering::SeqCst);
-                if self.token().drained(how, has_data, || self.take_byte()) {
+                if self.token().drained(how, has_data, |_| self.take_byte()) {
                     _ = self.news.swap(1, Ordering::SeqCst);
                 }
             }
