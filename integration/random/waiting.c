@@ -67,6 +67,8 @@ static void control(int set, char **words)
 		event.events &= ~(unsigned)EPOLLET;
 	int result = epoll_ctl(set_fd(set), operation, fd_of(slot), &event);
 	say_result(result);
+	if (result == 0 && file >= 0 && world->kid)
+		world->files[file].registered |= 1 << me;
 	if (result == 0 && watched)
 		world->is_edge[world->processes[me].set_instance[set]][slot] = !!(event.events & EPOLLET);
 	if (result == 0 && watched)

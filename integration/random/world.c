@@ -58,7 +58,7 @@ int is_shared(int slot)
 	for (int other = 0; other < SLOTS && file >= 0; other++)
 		if (world->processes[!me].slot_file[other] == file)
 			return 1;
-	return 0;
+	return file >= 0 && world->files[file].registered & 1 << !me;
 }
 
 int free_slot(void)

@@ -62,6 +62,7 @@ struct file {
 	int port; /* of a listener */
 	int waiting;
 	int is_named; /* The program chose the port. */
+	int registered; /* A bit for each process that told an epoll set of it after the fork. */
 	int is_replaced; /* Another file came to its descriptors when it listened no more, or was refused. */
 	int cannot_be_read, cannot_be_written; /* shut */
 };
@@ -175,7 +176,7 @@ void unlisten(struct file *file);
 void swallow_edges(void);
 /* What a look at an epoll set found, in the order of the names; how many that were. */
 int say_found(struct epoll_event *found, int count);
-/* Whether the other process has a descriptor of this file too. */
+/* Whether the other process has a descriptor of this file too, or watches it under one it closed. */
 int is_shared(int slot);
 /* The slot for another descriptor; -1. */
 int free_slot(void);
