@@ -96,9 +96,12 @@ pub(crate) struct Peek {
 
 /// Longest topic behind which a packet identifier is looked for, in bytes.
 const PEEKED_TOPIC_BYTES_MAX: usize = 1_024;
+/// A packet identifier, and how long the properties are.
+const BEHIND_TOPIC_BYTES: usize = 6;
 
 impl Peek {
-    /// Takes more of the packet; whether that is enough: its topic and packet identifier, or, behind a long topic, its beginning.
+    /// Takes more of the packet; whether that is enough: its topic, packet identifier and how long its properties are, or, of a
+    /// long topic, its beginning.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> bool {
         self.bytes.extend_from_slice(&bytes[..bytes.len().min(2 * PEEKED_TOPIC_BYTES_MAX)]);
         let Some(&[high, low]) =
@@ -107,7 +110,8 @@ impl Peek {
             return false;
         };
         let topic_bytes = usize::from(u16::from_be_bytes([high, low])).min(PEEKED_TOPIC_BYTES_MAX);
-        self.bytes.len() >= self.header.header_bytes + 2 + topic_bytes + 2
+        let wanted = self.header.header_bytes + 2 + topic_bytes + BEHIND_TOPIC_BYTES;
+        self.bytes.len() >= wanted.min(self.header.packet_bytes())
     }
 }
 
@@ -191,6 +195,10 @@ pub(crate) struct Connection {
     /// It has published on a topic by which that is told; an alias may stand for it.
     pub(crate) has_control_topic: bool,
     pub(crate) unreleased: Unreleased,
+    /// What the client sent that passed unread, in bytes.
+    pub(crate) unread_bytes: usize,
+    /// The broker has written something.
+    pub(crate) was_answered: bool,
     /// Of a PUBLISH that streams and of which the topic is not there yet.
     pub(crate) peeked: Option<Peek>,
     /// An answer of the broker is due, to know what it has done.
@@ -238,6 +246,8 @@ impl Connection {
             policy: Barrier::default(),
             has_control_topic: false,
             unreleased: Unreleased::default(),
+            unread_bytes: 0,
+            was_answered: false,
             peeked: None,
             wants_answer: false,
             backlog: Barrier::default(),

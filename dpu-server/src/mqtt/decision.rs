@@ -14,6 +14,7 @@ use std::ops::{Deref, DerefMut};
 use std::time::Instant;
 
 use super::ConnId;
+use super::arrivals::Arrivals;
 use super::config::{ACK_BYTES_MAX, Limits};
 use super::connection::Connections;
 use super::mutation::{Rule, is_off};
@@ -27,7 +28,7 @@ use super::topic;
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[repr(usize)]
 pub enum Reason {
-    /// Trust is by observation, and this broker's answers do not tell when it has delivered.
+    /// Trust is by observation, and of a broker other than mosquitto something was not seen: what it may make of that may still come.
     TrustNotEstablished,
     /// The publisher has no accepted CONNACK, or has said goodbye.
     NotConnected,
@@ -298,8 +299,8 @@ pub(crate) fn rule_out(facts: &Facts, header: &FixedHeader, limits: &Limits) -> 
 }
 
 /// Decides about one PUBLISH of `publisher` that is here whole. A Topic Alias has been resolved, unless it has to be the broker's.
-/// With an observer, it has to be known who gets it.
-#[allow(clippy::too_many_arguments, reason = "the packet twice, and what is known in four")]
+/// With an observer, it has to be known who gets it. With `arrivals`, copies prove that a slow publisher's way is clear.
+#[allow(clippy::too_many_arguments, reason = "the packet twice, and what is known in five")]
 pub(crate) fn decide<'r>(
     facts: &Facts,
     publisher: ConnId,
@@ -310,6 +311,7 @@ pub(crate) fn decide<'r>(
     sessions: &mut Sessions,
     routes: &'r mut Routes,
     observer: Option<(&'r mut Observer, Instant)>,
+    arrivals: Option<&Arrivals>,
 ) -> Decision<'r> {
     let by_itself = match publish {
         _ if publish.payload.len() > limits.inspect_bytes_max => Some(Reason::TooLarge),
@@ -348,7 +350,8 @@ pub(crate) fn decide<'r>(
             }
         }
     };
-    if facts.is_slow_publisher && !is_off(Rule::Barrier) {
+    let is_settled = || arrivals.is_some_and(|it| it.is_settled(publisher, publish.topic, route));
+    if facts.is_slow_publisher && !is_off(Rule::Barrier) && !is_settled() {
         return Decision::Broker(Reason::BarrierOut);
     }
     Decision::Card(route, left_out)

@@ -511,6 +511,11 @@ impl Session {
         self.owner
     }
 
+    /// The card does not know what it holds.
+    pub(crate) fn is_opaque(&self) -> bool {
+        self.is_opaque
+    }
+
     /// Whether this connection is the one its messages go to.
     pub(crate) fn is_connected_as(&self, conn: ConnId) -> bool {
         matches!(self.life, Life::Connected(subscriber) if subscriber.conn == conn)

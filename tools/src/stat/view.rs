@@ -30,7 +30,7 @@ const REASONS: [(&str, &str); 39] = [
     ("all_rules_hold", "distributed by the card"),
     (
         "trust_not_established",
-        "trust is \"observed\", which this broker gives no means for; start dpu-server with --trust suback if it checks permissions at SUBSCRIBE and PUBLISH",
+        "trust is \"observed\", and something was given to this broker, which is not mosquitto, that was not seen: nothing can be learned from it until it is started again; --trust suback, if it checks permissions at SUBSCRIBE and PUBLISH",
     ),
     ("not_connected", "the publisher has no accepted CONNACK yet"),
     ("reauthenticating", "the publisher is proving its identity anew"),

@@ -215,8 +215,10 @@ fn an_ended_sessions_client_has_five_seconds_however_slowly_it_reads() {
 fn counts_of_a_session_survive_it() {
     let mut scene = Scene::new();
     let (client, _) = scene.mqtt_client(b'p');
+    scene.card.attach.outside(SESSION, 1, 0, "10.0.0.1:1884");
+    scene.run();
     scene.send(client, PUBLISH_A);
-    let reason = Reason::TrustNotEstablished as usize;
+    let reason = Reason::OutsideListener as usize;
     assert_eq!(scene.card.survey().core.publishes_broker[reason], 1);
     assert_eq!(scene.card.survey().slow[reason], 1);
     scene.card.attach.end(SESSION);

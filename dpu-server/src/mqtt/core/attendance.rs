@@ -279,8 +279,10 @@ impl Core {
         let Some(connection) = self.connections.get_mut(conn) else { return };
         let was_opaque = std::mem::take(&mut connection.is_opaque);
         if was_opaque {
+            let phase = connection.phase;
             self.blind_spots.opaque_connections -= 1;
             self.disturb_observing();
+            self.judge_unread(conn, phase);
         }
         let Some(connection) = self.connections.get_mut(conn) else { return };
         let phase = std::mem::replace(&mut connection.phase, Phase::Left);

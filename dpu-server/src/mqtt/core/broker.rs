@@ -19,6 +19,7 @@ impl Core {
     /// Bytes the broker wrote on this connection. Across connections in the order it wrote them.
     pub fn handle_broker(&mut self, conn: ConnId, bytes: &[u8], now: Instant) {
         let Some(connection) = self.connections.get_mut(conn) else { return };
+        connection.was_answered |= !bytes.is_empty();
         // Out of the table while its pieces are borrowed.
         let mut framer = std::mem::take(&mut connection.broker_framer);
         // An MQTT broker never speaks first: not a byte of another protocol's greeting is held.
@@ -148,7 +149,7 @@ impl Core {
             PacketType::Pubrel => return self.broker_releases(conn, header, bytes),
             PacketType::Publish => {
                 self.counters.deliveries_broker += 1;
-                self.see(conn, header, bytes);
+                let whole = self.see(conn, header, bytes);
                 // What cannot be read proves nothing, and is the client's to judge.
                 if let Ok(copy) = Publish::parse(version, header.qos(), body) {
                     if let Some(arrivals) = &mut self.arrivals {
@@ -158,6 +159,9 @@ impl Core {
                         self.sessions.prove(session, copy.topic);
                     }
                 }
+                self.forward_to_client(conn, bytes, false);
+                self.conclude_whole(whole, now);
+                return Ok(());
             }
             PacketType::Auth if Auth::parse(body).reason_code == AUTH_SUCCESS => {
                 self.set_reauthenticating(conn, false);

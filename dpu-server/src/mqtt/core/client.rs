@@ -69,7 +69,7 @@ impl Core {
                             break;
                         }
                         Err(error) => {
-                            self.forward_to_broker(conn, bytes, true);
+                            self.forward_unread(conn, bytes);
                             self.turn_opaque(conn, &error);
                             framer.give_up();
                         }
@@ -91,10 +91,10 @@ impl Core {
                     }
                 }
                 Piece::Malformed { held, error } => {
-                    self.forward_to_broker(conn, held, true);
+                    self.forward_unread(conn, held);
                     self.turn_opaque(conn, &error);
                 }
-                Piece::Raw(bytes) => self.forward_to_broker(conn, bytes, true),
+                Piece::Raw(bytes) => self.forward_unread(conn, bytes),
             }
         }
         if let Some(connection) = self.connections.get_mut(conn) {
@@ -109,12 +109,18 @@ impl Core {
         match (connection.phase, header.packet_type) {
             (Phase::AwaitConnect, PacketType::Connect) => self.whole_if_small(header),
             (Phase::AwaitConnect, _) => refusal,
+            // Of one that was taken over a broker of several tasks may still read it.
+            (Phase::Refused | Phase::Left, PacketType::Publish) if self.is_observing_late() => {
+                self.handling_of_slow(header)
+            }
             // The broker is done with this client; what it still says changes nothing.
             (Phase::Refused | Phase::Left, _) => Handling::Stream,
             (_, PacketType::Publish) => {
                 match rule_out(&self.facts(connection), header, &self.config.limits) {
                     // Its copies will have to be recognised.
-                    Some(Reason::Retained) if self.arrivals.is_some() => {
+                    Some(Reason::Retained)
+                        if self.arrivals.is_some() && self.observer.is_none() =>
+                    {
                         self.whole_or_stream(header)
                     }
                     // It may set a Topic Alias.

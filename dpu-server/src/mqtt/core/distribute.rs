@@ -50,16 +50,27 @@ impl Core {
             && !is_off(Rule::Alias);
         let facts = Facts { is_alias_news, ..self.facts(publisher) };
         let mut copies = std::mem::take(&mut self.copies);
-        let Self { config, sessions, routes, connections, dirty, counters, arrivals, .. } = self;
+        let Self { config, sessions, routes, connections, dirty, counters, .. } = self;
+        let arrivals = self.arrivals.as_ref();
         let limits = &config.limits;
         let observer = self.observer.as_mut().filter(|_| config.trust == Trust::Observed);
         let observer = observer.map(|observer| (observer, now));
         let mut purpose = None;
         let facts = &facts;
-        let decision =
-            decide(facts, conn, header, &publish, limits, connections, sessions, routes, observer);
+        let decision = decide(
+            facts,
+            conn,
+            header,
+            &publish,
+            limits,
+            connections,
+            sessions,
+            routes,
+            observer,
+            arrivals,
+        );
         let mut out = FanOut { connections, dirty, counters, limits, now };
-        let mut reason = match decision {
+        let reason = match decision {
             Decision::Broker(reason) => Some(reason),
             Decision::Card(_, left_out) if config.mode == Mode::Shadow => {
                 purpose = Some(Purpose::Shadow(left_out.into()));
@@ -70,15 +81,6 @@ impl Core {
                 None
             }
         };
-        if reason == Some(Reason::BarrierOut)
-            && let Some(arrivals) = arrivals
-        {
-            let route = routes.find(publish.topic, sessions);
-            if arrivals.is_settled(conn, publish.topic, route) {
-                out.send(route, &[], conn, &publish, &mut copies);
-                reason = None;
-            }
-        }
         copies.clear();
         self.copies = copies;
         match reason {
@@ -89,7 +91,7 @@ impl Core {
             }
             Some(reason) => match purpose {
                 Some(purpose) => self.pass_watched(conn, &publish, bytes, reason, purpose, now),
-                None => self.pass(conn, &publish, bytes, reason),
+                None => self.pass(conn, &publish, bytes, reason, now),
             },
         }
         self.ask_for_answers(conn);
@@ -119,22 +121,39 @@ impl Core {
     ) {
         match self.watch(conn, publish, purpose, now) {
             Some(window) => {
-                self.pass(conn, publish, bytes, reason);
+                if !self.is_observing_late() {
+                    self.note_publish(conn, publish, 0);
+                }
+                self.pass_noted(conn, publish, bytes, reason);
                 self.open_window(conn, window, now);
             }
             None if reason == Reason::Shadow => {
                 self.counters.shadow_unproven += 1;
-                self.pass(conn, publish, bytes, reason);
+                self.pass(conn, publish, bytes, reason, now);
             }
-            None => self.pass(conn, publish, bytes, Reason::Ambiguous),
+            None => self.pass(conn, publish, bytes, Reason::Ambiguous, now),
         }
     }
 
     /// Passes a PUBLISH to the broker, for this reason.
-    fn pass(&mut self, conn: ConnId, publish: &Publish<'_>, bytes: &[u8], reason: Reason) {
+    fn pass(
+        &mut self,
+        conn: ConnId,
+        publish: &Publish<'_>,
+        bytes: &[u8],
+        reason: Reason,
+        now: Instant,
+    ) {
+        if !self.account(conn, publish, reason, now) {
+            let qos = bytes[0] >> 1 & 0x03;
+            self.note_publish(conn, publish, qos);
+        }
+        self.pass_noted(conn, publish, bytes, reason);
+    }
+
+    /// The same, when what may come of it is known.
+    fn pass_noted(&mut self, conn: ConnId, publish: &Publish<'_>, bytes: &[u8], reason: Reason) {
         self.counters.publishes_broker[reason as usize] += 1;
-        let qos = bytes[0] >> 1 & 0x03;
-        self.note_publish(conn, publish, qos);
         self.forward_to_broker(conn, bytes, false);
         if let Some(publisher) = self.connections.get_mut(conn) {
             publisher.slow_publisher.raise();

@@ -90,7 +90,8 @@ impl Core {
         let Some(connection) = self.connections.get_mut(conn) else { return Ok(()) };
         self.counters.deliveries_broker += 1;
         let taken = connection.inflight.take_for_broker(brokers);
-        self.see(conn, header, bytes);
+        // Only copies with QoS 0 are waited for where they conclude a window.
+        let _ = self.see(conn, header, bytes);
         let Some(connection) = self.connections.get_mut(conn) else { return Ok(()) };
         match taken {
             Some(id) => self.forward_numbered(conn, bytes, at, id),

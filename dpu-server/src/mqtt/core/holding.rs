@@ -40,6 +40,13 @@ impl Core {
         self.counters.publishes_held += 1;
     }
 
+    /// What of a client waits.
+    #[cfg(test)]
+    pub(in super::super) fn held(&self, conn: ConnId) -> &[u8] {
+        let held = self.connections.get(conn).and_then(|it| it.held.as_ref());
+        held.map_or(&[], |held| &held.bytes)
+    }
+
     /// Keeps more of what a client sends; whether something is kept.
     pub(super) fn hold_more(&mut self, conn: ConnId, bytes: &[u8], now: Instant) -> bool {
         let Some(held) = self.connections.get_mut(conn).and_then(|it| it.held.as_mut()) else {

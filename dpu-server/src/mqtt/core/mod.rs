@@ -2,7 +2,7 @@
 //!
 //! Split by what flows: `client` what clients send, `broker` what the broker sends, `distribute` a PUBLISH on its way,
 //! `exchanges` QoS 1 and 2 towards clients, `attendance` who is there (CONNACK, SUBACK, the end of a connection), `pings` what the card
-//! asks of the broker, `observe` what it makes of what it gets, `holding` who waits for that, `policy` who may do what.
+//! asks of the broker, `observe` what it makes of what it gets, `late` the same where answers prove nothing, `holding` who waits for that, `policy` who may do what.
 
 mod attendance;
 mod broker;
@@ -10,6 +10,7 @@ mod client;
 mod distribute;
 mod exchanges;
 mod holding;
+mod late;
 mod observe;
 mod pings;
 mod policy;
@@ -59,7 +60,7 @@ pub struct Core {
     brokers_inflight_max: Option<u16>,
     /// For a broker whose answer to a PINGREQ does not prove that it has delivered what came before.
     arrivals: Option<Arrivals>,
-    /// Where what the broker makes of a PUBLISH is to be learned or compared, and its answers tell when it has.
+    /// Where what the broker makes of a PUBLISH is to be learned or compared.
     observer: Option<Observer>,
     /// Clients that are held back, and until when. Growing in time; entries that no longer hold are skipped.
     holds: VecDeque<(Instant, ConnId)>,
@@ -108,10 +109,12 @@ impl Core {
     }
 
     /// The broker is not one whose ways are known. It may answer a PINGREQ before it has delivered what came before: from here
-    /// on only the copies themselves prove that they were, and that somebody gets nothing is proven by nothing.
+    /// on only the copies themselves prove that they were, and that somebody gets nothing is proven by nothing. To be called before
+    /// the first connection: what it has been given by then could come at any time.
     pub fn expect_late_deliveries(&mut self) {
         self.arrivals.get_or_insert_default();
-        self.observer = None;
+        let (ttl, is_lost) = (self.config.route_ttl, self.counters.connections > 0);
+        self.observer = self.observer.take().map(|_| Observer::of_late_broker(ttl, is_lost));
         let drops_offline_qos0 = self.config.drops_offline_qos0;
         self.routes.set_habits(Habits { follows_options: false, drops_offline_qos0 });
     }
@@ -186,6 +189,9 @@ impl Core {
         spots.outside_listeners = spots.outside_listeners.saturating_add_signed(listeners);
         spots.outside_connections = spots.outside_connections.saturating_add_signed(connections);
         self.disturb_observing();
+        if let Some(observer) = &mut self.observer {
+            observer.lose();
+        }
     }
 
     /// When [`Self::handle_timeout`] wants to be called next. May be early, never late.
@@ -250,7 +256,8 @@ impl Core {
 
     /// Trust is by observation, and nothing can be observed.
     fn is_untrusted(&self) -> bool {
-        self.config.trust == Trust::Observed && self.observer.is_none()
+        self.config.trust == Trust::Observed
+            && self.observer.as_ref().is_some_and(Observer::is_lost)
     }
 
     /// Connections that cannot be read, the latest few.
@@ -325,7 +332,7 @@ impl Core {
         let is_raw = matches!(connection.phase, Phase::AwaitConnect | Phase::AwaitConnack);
         let to_client = if is_raw { connection.broker_framer.give_up() } else { Vec::new() };
         if !to_broker.is_empty() {
-            self.forward_to_broker(conn, &to_broker, true);
+            self.forward_unread(conn, &to_broker);
         }
         if !to_client.is_empty() {
             self.forward_to_client(conn, &to_client, true);

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The rules, (a) to (g), are in `mqtt::observe`; here they meet the streams. All of it does nothing where the core does not
-//! observe: trust is by SUBACK, or the broker's answers prove nothing.
+//! observe: trust is by SUBACK. A broker whose answers prove nothing is `late`'s.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -78,10 +78,19 @@ impl Core {
             0 => connection.has_control_topic,
             _ => reader.starts_with(CONTROL),
         };
-        let packet_id = reader.take(topic_bytes.into()).and_then(|_| reader.packet_id());
-        // In version 3 nothing of this length says what a watched PUBLISH could say, which is shorter.
-        let says = if connection.version == Version::V5 { Says::Anything } else { Says::Nothing };
-        self.note(conn, packet_id.ok().filter(|_| header.qos() == 2), says, may_control);
+        let topic = reader.take(topic_bytes.into()).ok().filter(|topic| !topic.is_empty());
+        let packet_id = (header.qos() > 0).then(|| reader.packet_id().ok()).flatten();
+        let properties = reader.variable_byte_integer().unwrap_or(u32::MAX);
+        let before_payload = bytes.len() - reader.len() + properties as usize;
+        let payload_bytes = header.packet_bytes().saturating_sub(before_payload);
+        let says = match (connection.version, topic, &self.observer) {
+            // In version 3 nothing of this length says what a watched PUBLISH could say, which is shorter.
+            (Version::V31 | Version::V311, ..) => Says::Nothing,
+            _ if payload_bytes > self.config.limits.inspect_bytes_max => Says::Nothing,
+            (_, Some(topic), Some(observer)) => observer.anything_on(topic),
+            _ => Says::Anything,
+        };
+        self.note(conn, packet_id.filter(|_| header.qos() == 2), says, may_control);
     }
 
     /// Something goes to the broker that says this. `qos2`: it may be delivered only when this packet identifier is released.
@@ -102,7 +111,7 @@ impl Core {
     pub(super) fn note_release(&mut self, conn: ConnId, packet_id: Option<u16>) {
         let Some(connection) = self.connections.get_mut(conn) else { return };
         let known = packet_id.and_then(|id| connection.unreleased.remove(id));
-        let (says, may_control) = known.unwrap_or((Says::Anything, true));
+        let (says, may_control) = known.unwrap_or_else(|| (self.says_unknown_release(conn), true));
         self.note(conn, None, says, may_control);
     }
 
@@ -122,7 +131,7 @@ impl Core {
     pub(super) fn note_will(&mut self, conn: ConnId, will: Option<Will<'_>>) {
         let (Some(observer), Some(will)) = (&mut self.observer, will) else { return };
         let content = observer.content(will.topic.as_bytes(), will.payload);
-        observer.flights.note_will(conn, content, will.delay_s > 0);
+        observer.note_will(conn, content, will.delay_s > 0);
     }
 
     /// A window on a PUBLISH that is about to go to the broker; `None`: copies of it could not be told from something else that is on
@@ -137,10 +146,9 @@ impl Core {
         let route = self.routes.find(publish.topic, &mut self.sessions);
         let observer = self.observer.as_mut()?;
         let message = observer.message(publish.topic.as_bytes(), publish.payload);
-        let Some(interference) = observer.obstacle(&message, route.targets().len()) else {
-            let expected = expected(observer, conn, publish, route);
-            let size = Size::of(publish);
-            return Some(Window::new(conn, publish.topic, message, size, purpose, expected));
+        let (size, targets) = (Size::of(publish), route.targets().len());
+        let Some(interference) = observer.obstacle(&message, size, targets) else {
+            return self.window(conn, publish, purpose);
         };
         if purpose == Purpose::Probe {
             observer.note_failure(conn, publish.topic, now);
@@ -155,6 +163,20 @@ impl Core {
         None
     }
 
+    /// A window on a PUBLISH that is about to go to the broker.
+    pub(super) fn window(
+        &mut self,
+        conn: ConnId,
+        publish: &Publish<'_>,
+        purpose: Purpose,
+    ) -> Option<Window> {
+        let route = self.routes.find(publish.topic, &mut self.sessions);
+        let observer = self.observer.as_ref()?;
+        let message = observer.message(publish.topic.as_bytes(), publish.payload);
+        let expected = expected(observer, conn, publish, route);
+        Some(Window::new(conn, publish.topic, message, Size::of(publish), purpose, expected))
+    }
+
     fn ask_what_flies(&mut self, conn: ConnId) {
         if self.observer.as_ref().is_some_and(|observer| !observer.flights.is_asked(conn)) {
             self.inject_ping(conn);
@@ -163,6 +185,11 @@ impl Core {
 
     /// The window's PUBLISH is on its way: puts the PINGREQ behind it whose answer closes the window.
     pub(super) fn open_window(&mut self, conn: ConnId, window: Window, now: Instant) {
+        if let Some(observer) = self.observer.as_mut().filter(|it| it.is_late()) {
+            observer.enter(window, now);
+            self.counters.shadow_unproven += observer.take_unproven();
+            return;
+        }
         let Some(seq) = self.inject_ping(conn) else { return };
         if let Some(publisher) = self.connections.get_mut(conn) {
             publisher.slow_publisher.note_ping(seq);
@@ -177,12 +204,21 @@ impl Core {
         self.observer.as_ref().is_some_and(Observer::is_watching)
     }
 
-    /// The broker sent a client this PUBLISH.
-    pub(super) fn see(&mut self, conn: ConnId, header: &FixedHeader, bytes: &[u8]) {
-        let Some(observer) = self.observer.as_mut().filter(|it| it.is_watching()) else { return };
-        let Some(connection) = self.connections.get(conn) else { return };
+    /// The broker sent a client this PUBLISH. If that was the last of a window's copies: the window.
+    pub(super) fn see(
+        &mut self,
+        conn: ConnId,
+        header: &FixedHeader,
+        bytes: &[u8],
+    ) -> Option<(Window, Instant)> {
+        let observer = self.observer.as_mut().filter(|it| it.is_watching())?;
+        let connection = self.connections.get(conn)?;
+        if observer.is_late() {
+            return observer.see_arrive(conn, bytes);
+        }
         let body = &bytes[header.header_bytes..];
         observer.see(conn, bytes, Content::read(connection.version, header.qos(), body));
+        None
     }
 
     /// The broker sends a client a PUBLISH that is not read.
@@ -194,28 +230,38 @@ impl Core {
 
     /// The broker answered on this connection, every request up to `seq`.
     pub(super) fn conclude(&mut self, conn: ConnId, seq: PingSeq, now: Instant) {
-        let Self { observer, routes, sessions, connections, counters, .. } = self;
-        let Some(observer) = observer else { return };
+        let Some(observer) = &mut self.observer else { return };
         observer.flights.settle(conn, seq);
-        while let Some((window, opened)) = observer.poll_closed(conn, seq) {
-            let route = routes.find(&window.topic, sessions);
-            match &window.purpose {
-                Purpose::Probe => match observer.learn(&window, route, opened, now) {
-                    true => counters.windows_whole += 1,
-                    false => counters.windows_failed += 1,
-                },
-                Purpose::Shadow(left_out) => match compare(&window, left_out, route) {
-                    Some(true) => counters.shadow_same += 1,
-                    Some(false) => counters.shadow_different += 1,
-                    None => counters.shadow_unproven += 1,
-                },
-            }
+        while let Some(observer) = self.observer.as_mut().filter(|it| !it.is_late())
+            && let Some((window, opened)) = observer.poll_closed(conn, seq)
+        {
+            self.learn(&window, opened, now);
         }
+        let connections = &mut self.connections;
         if connections.get_mut(conn).is_some_and(|connection| connection.policy.settle(seq)) {
             self.doubt(false);
         }
         self.ask_about(conn, |connection| &mut connection.policy);
         self.release_if_concluded(conn, now);
+    }
+
+    /// A window is closed.
+    pub(super) fn learn(&mut self, window: &Window, opened: Instant, now: Instant) {
+        let Self { observer, routes, sessions, counters, .. } = self;
+        let Some(observer) = observer else { return };
+        let route = routes.find(&window.topic, sessions);
+        match &window.purpose {
+            Purpose::Probe => match observer.learn(window, route, opened, now) {
+                true => counters.windows_whole += 1,
+                false => counters.windows_failed += 1,
+            },
+            Purpose::Shadow(left_out) => match compare(window, left_out, route) {
+                Some(true) => counters.shadow_same += 1,
+                Some(false) => counters.shadow_different += 1,
+                None => counters.shadow_unproven += 1,
+            },
+            Purpose::Account => {}
+        }
     }
 
     /// A client tells the broker who may do what, or may.
@@ -257,7 +303,7 @@ impl Core {
         }
     }
 
-    /// Copies may come of something that cannot be seen from here.
+    /// Copies may come of something that is not read.
     pub(super) fn disturb_observing(&mut self) {
         if let Some(observer) = &mut self.observer {
             observer.disturb();

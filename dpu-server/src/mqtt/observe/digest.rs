@@ -16,6 +16,12 @@ impl Keys {
         let [high, low] = self.0.each_ref().map(|key| key.hash_one(parts));
         Digest::from(high) << 64 | Digest::from(low)
     }
+
+    /// A digest whose upper half is of the first parts alone, and the lower one of all.
+    pub(crate) fn digest_below(&self, first: &[&[u8]], all: &[&[u8]]) -> Digest {
+        let [high, low] = &self.0;
+        Digest::from(high.hash_one(first)) << 64 | Digest::from(low.hash_one(all))
+    }
 }
 
 #[cfg(test)]
@@ -31,6 +37,9 @@ mod tests {
             assert!(!digests[..index].contains(digest));
         }
         assert_eq!(keys.digest(all[0]), digests[0]);
+        let halves = [b"x", b"y"].map(|last: &[u8; 1]| keys.digest_below(&[b"t"], &[b"t", last]));
+        assert_eq!(halves[0] >> 64, halves[1] >> 64);
+        assert_ne!(halves[0], halves[1]);
         assert_ne!(Keys::default().digest(all[0]), digests[0]);
         assert_ne!(digests[0] >> 64, digests[0] & Digest::from(u64::MAX));
     }

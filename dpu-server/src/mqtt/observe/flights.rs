@@ -36,6 +36,8 @@ pub(crate) enum Says {
     Nothing,
     /// This, as a digest.
     This(Digest),
+    /// Something on the topic that this stands for, which was not read.
+    AnythingOn(Digest),
     /// It was not read.
     Anything,
 }
@@ -92,7 +94,7 @@ impl Flights {
         let content = match says {
             Says::Nothing => return false,
             Says::This(content) => content,
-            Says::Anything => ANYTHING,
+            Says::AnythingOn(_) | Says::Anything => ANYTHING,
         };
         let flights = self.by_conn.entry(conn).or_default();
         if flights.len() >= FLIGHTS_MAX {

@@ -11,7 +11,7 @@
 //! - (a) Only a copy counts that is, byte for byte, what the card would have sent that subscriber (`window`).
 //! - (b) A window is void where anything else could have made the copies (`flights`).
 //! - (c) A subscriber is left out only where the answer to a PINGREQ proves that nothing came, and only after several windows
-//!   (`knowledge`); a broker whose answers prove nothing keeps every PUBLISH.
+//!   (`knowledge`). Of a broker whose answers prove nothing it is learned only that everybody is served (`late`).
 //! - (d) What is known is of one connection, topic, QoS and version, of subscriptions as they are, and of messages no larger than one
 //!   that was delivered (`knowledge`).
 //! - (e) It ends with every event that may change who may do what: [`Observer::forget_everything`], and while one is under way nothing
@@ -27,6 +27,8 @@ mod content;
 mod digest;
 mod flights;
 mod knowledge;
+mod late;
+mod said;
 mod window;
 
 use std::collections::HashMap;
@@ -45,6 +47,7 @@ use digest::Digest;
 use digest::Keys;
 pub(crate) use flights::{Flights, Interference, Says};
 use knowledge::Knowledge;
+use late::Late;
 pub(crate) use window::{Expected, Message, Outcome, Purpose, Size, Window};
 
 /// Windows open at one time. A copy that none of them expects costs a look at each.
@@ -95,6 +98,8 @@ pub(crate) struct Observer {
     doubts: usize,
     /// How long something is known where changes may go unseen; `None` where none does.
     ttl: Option<Duration>,
+    /// Where the broker's answers prove nothing. Then `flights` are of no use.
+    late: Option<Late>,
 }
 
 impl Observer {
@@ -102,9 +107,11 @@ impl Observer {
         Self { ttl: Some(ttl), ..Self::default() }
     }
 
-    /// What is known holds until an event from here on.
+    /// What is known holds until an event from here on, unless the broker is one of which nobody knows what it decides by.
     pub(crate) fn trust_events(&mut self) {
-        self.ttl = None;
+        if !self.is_late() {
+            self.ttl = None;
+        }
     }
 
     /// Who may do what may be changing: nothing observed before counts.
@@ -132,6 +139,7 @@ impl Observer {
         if self.doubts > 0 {
             return Err(Reason::PolicyUnsettled);
         }
+        self.give_up_old(now);
         let is_watched = self.by_publisher.get(&publisher).is_some_and(|windows| {
             windows.iter().any(|&at| *self.windows[at].window.topic == *topic)
         });
@@ -159,15 +167,22 @@ impl Observer {
     pub(crate) fn message(&self, topic: &[u8], payload: &[u8]) -> Message {
         let (bytes, head, tail) = ends(payload);
         Message {
-            content: self.keys.digest(&[topic, &bytes, head, tail]),
+            content: self.content(topic, payload),
             topic: self.keys.digest(&[topic]),
             payload: self.keys.digest(&[&bytes, head, tail]),
         }
     }
 
+    /// Topic and payload. The upper half is the topic's, so that each half may be that of another one: two contents that are taken for
+    /// one cost a window.
     pub(crate) fn content(&self, topic: &[u8], payload: &[u8]) -> Digest {
         let (bytes, head, tail) = ends(payload);
-        self.keys.digest(&[topic, &bytes, head, tail])
+        self.keys.digest_below(&[topic], &[topic, &bytes, head, tail])
+    }
+
+    /// Something on this topic.
+    pub(crate) fn anything_on(&self, topic: &[u8]) -> Says {
+        Says::AnythingOn(late::anything_on(self.keys.digest_below(&[topic], &[])))
     }
 
     pub(crate) fn copy(&self, packet: &[u8]) -> Digest {
@@ -175,7 +190,15 @@ impl Observer {
     }
 
     /// Why a window cannot be opened, if so.
-    pub(crate) fn obstacle(&self, message: &Message, targets: usize) -> Option<Interference> {
+    pub(crate) fn obstacle(
+        &self,
+        message: &Message,
+        size: Size,
+        targets: usize,
+    ) -> Option<Interference> {
+        if self.is_late() {
+            return self.late_obstacle(message, size);
+        }
         let is_full =
             self.windows.len() >= WINDOWS_MAX || self.candidates + targets > CANDIDATES_MAX;
         let interference = self.flights.interference(message.content);
@@ -188,15 +211,19 @@ impl Observer {
         self.known_mut(publisher, topic).fail(now);
     }
 
-    /// Opens a window. The answer to `seq` closes it.
-    pub(crate) fn open(&mut self, mut window: Window, seq: PingSeq, now: Instant) {
+    /// Opens a window. The answer to `seq` closes it, or the last of its copies. Its place.
+    pub(crate) fn open(&mut self, mut window: Window, seq: PingSeq, now: Instant) -> usize {
         window.seq = seq;
         window.is_void |= self.doubts > 0;
         let (publisher, copies) = (window.publisher, window.copies());
+        let is_account = window.purpose == Purpose::Account;
         self.candidates += window.len();
         let at = self.windows.insert(Open { window, at: now });
-        self.by_publisher.entry(publisher).or_default().push(at);
+        if !is_account {
+            self.by_publisher.entry(publisher).or_default().push(at);
+        }
         self.by_copy.extend(copies.into_iter().map(|copy| (copy, at)));
+        at
     }
 
     /// Whether copies have to be shown.
@@ -249,11 +276,15 @@ impl Observer {
 
     /// Something that says this goes to the broker behind the request `after`. True: it is time for the next request.
     pub(crate) fn note(&mut self, conn: ConnId, after: PingSeq, says: Says) -> bool {
+        if self.is_late() {
+            self.say(says);
+            return false;
+        }
         for (_, Open { window, .. }) in &mut self.windows {
             window.is_void |= match says {
                 Says::Nothing => false,
                 Says::This(content) => content == window.message.content,
-                Says::Anything => true,
+                Says::AnythingOn(_) | Says::Anything => true,
             };
         }
         self.flights.note(conn, after, says)
@@ -266,9 +297,18 @@ impl Observer {
         }
     }
 
-    /// Something happened after which the broker may send anything.
+    /// The will of this connection's CONNECT.
+    pub(crate) fn note_will(&mut self, conn: ConnId, content: Digest, is_delayed: bool) {
+        match self.is_late() {
+            true => self.say(Says::This(content)),
+            false => self.flights.note_will(conn, content, is_delayed),
+        }
+    }
+
+    /// Something is not read from here on, or no longer: the broker may send anything.
     pub(crate) fn disturb(&mut self) {
         self.void_all();
+        self.give_up_all();
         self.flights.disturb();
     }
 
@@ -286,6 +326,7 @@ impl Observer {
     fn remove(&mut self, at: usize) -> (Window, Instant) {
         let Open { window, at: opened } = self.windows.remove(at);
         self.candidates -= window.len();
+        self.close_account(window.message.content, at);
         for copy in window.copies() {
             if self.by_copy.get(&copy) == Some(&at) {
                 self.by_copy.remove(&copy);
@@ -337,6 +378,9 @@ impl Observer {
         for knowledge in self.known.remove(&publisher).unwrap_or_default().into_values() {
             self.topics -= 1;
             self.verdicts -= knowledge.len();
+        }
+        if self.is_late() {
+            self.orphan(publisher);
         }
         for at in self.by_publisher.get(&publisher).cloned().unwrap_or_default() {
             self.remove(at);

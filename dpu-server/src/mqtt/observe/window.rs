@@ -81,6 +81,8 @@ pub(crate) enum Purpose {
     Probe,
     /// To compare: the card would have left out these, sorted, and served the others.
     Shadow(Box<[ConnId]>),
+    /// To know when nothing of it is on its way any more.
+    Account,
 }
 
 /// What a message says, as digests.
@@ -103,6 +105,8 @@ pub(crate) struct Window {
     /// The request whose answer closes it.
     pub(crate) seq: PingSeq,
     candidates: HashMap<ConnId, Candidate>,
+    /// Kinds of copies, over all candidates, of which more or fewer have come than are to come.
+    uneven: usize,
     /// Something else could have made the copies.
     pub(crate) is_void: bool,
 }
@@ -116,30 +120,61 @@ impl Window {
         purpose: Purpose,
         expected: Vec<Expected>,
     ) -> Self {
-        let mut candidates: HashMap<ConnId, Candidate> = HashMap::with_capacity(expected.len());
-        for Expected { subscriber: (conn, number), copy } in expected {
-            let candidate = candidates.entry(conn).or_insert_with(|| Candidate {
-                number,
-                copies: Vec::new(),
-                is_served: false,
-                is_unclear: false,
-                is_stalled: false,
-            });
-            match candidate.copies.iter_mut().find(|(known, _)| *known == copy) {
-                Some((_, left)) => *left += 1,
-                None => candidate.copies.push((copy, 1)),
-            }
-        }
-        Self {
+        let mut window = Self {
             publisher,
             topic: topic.into(),
             message,
             size,
             purpose,
             seq: PingSeq::MAX,
-            candidates,
+            candidates: HashMap::with_capacity(expected.len()),
+            uneven: 0,
             is_void: false,
+        };
+        expected.into_iter().for_each(|it| window.expect(it.subscriber, it.copy, 1));
+        window
+    }
+
+    fn expect(&mut self, (conn, number): Subscriber, copy: Digest, count: i32) {
+        let candidate = self.candidates.entry(conn).or_insert_with(|| Candidate {
+            number,
+            copies: Vec::new(),
+            is_served: false,
+            is_unclear: false,
+            is_stalled: false,
+        });
+        let at = candidate.copies.iter().position(|(known, _)| *known == copy);
+        let at = at.unwrap_or_else(|| {
+            candidate.copies.push((copy, 0));
+            candidate.copies.len() - 1
+        });
+        let left = &mut candidate.copies[at].1;
+        self.uneven -= usize::from(*left != 0);
+        *left += count;
+        self.uneven += usize::from(*left != 0);
+    }
+
+    /// Another message that says the same, of which none of the copies has come: from here on the copies of both are expected, which prove
+    /// nothing. Whether both are of the same subscriptions; if not, it is of no use any more.
+    pub(crate) fn join(&mut self, other: Self) -> bool {
+        self.is_void = true;
+        let is_alike = |conn: &ConnId, number| {
+            self.candidates.get(conn).is_none_or(|candidate| candidate.number == number)
+        };
+        if !other.candidates.iter().all(|(conn, candidate)| is_alike(conn, candidate.number)) {
+            return false;
         }
+        for (conn, candidate) in other.candidates {
+            for (copy, count) in candidate.copies {
+                self.expect((conn, candidate.number), copy, count);
+            }
+        }
+        true
+    }
+
+    /// Whether every subscriber has had exactly the copies it was to get.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.uneven == 0
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -166,7 +201,9 @@ impl Window {
         let is_any = is_off(Rule::ByteEqualCopies);
         let expected = candidate.copies.iter_mut().find(|(known, _)| *known == copy || is_any);
         let Some((_, left)) = expected else { return false };
+        self.uneven -= usize::from(*left != 0);
         *left = left.saturating_sub(1);
+        self.uneven += usize::from(*left != 0);
         candidate.is_served = true;
         true
     }

@@ -2,7 +2,7 @@
 
 use super::packets::*;
 use super::scene::Scene;
-use crate::mqtt::{CoreConfig, Limits, Reason};
+use crate::mqtt::{Limits, Reason};
 
 /// A scene with one publisher and one subscriber to `t`, between whom the card distributes.
 fn plain() -> (Scene, crate::mqtt::ConnId, crate::mqtt::ConnId) {
@@ -60,16 +60,6 @@ fn versions_get_the_copy_their_version_knows() {
     assert_eq!(scene.client_gets(s5), {
         [publish_v5("t", user_property, "5"), publish_v5("t", &[], "3")].concat()
     });
-}
-
-#[test]
-fn by_observation_everything_goes_to_a_broker_whose_answers_prove_nothing() {
-    let mut scene = Scene::with_config(CoreConfig::default());
-    scene.core.expect_late_deliveries();
-    let publisher = scene.connect(v311("p"));
-    let behind = scene.broker_takes(publisher, Reason::TrustNotEstablished, publish("t", "1"));
-    assert_eq!(behind, []);
-    assert_eq!(scene.core.status().slow_reason, Some(Reason::TrustNotEstablished));
 }
 
 #[test]
@@ -243,6 +233,7 @@ fn every_reason_is_reached_by_a_test() {
         include_str!("policy.rs"),
         include_str!("observe.rs"),
         include_str!("epochs.rs"),
+        include_str!("late.rs"),
         include_str!("watching.rs"),
     ];
     for reason in Reason::ALL {

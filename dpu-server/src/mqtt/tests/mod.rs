@@ -6,6 +6,7 @@ mod barriers;
 mod decisions;
 mod epochs;
 mod exchanges;
+mod late;
 mod observe;
 mod options;
 mod packets;

@@ -81,6 +81,15 @@ pub(super) fn publish_v5(topic: &str, properties: &[u8], payload: &str) -> Vec<u
     packet(0x30, &body)
 }
 
+/// Larger than what is read, though its payload is not.
+pub(super) fn publish_with_long_properties(topic: &str, payload: &str) -> Vec<u8> {
+    let property = [&[0x26][..], &string("key"), &string(&"x".repeat(50_000))].concat();
+    let properties = [&property[..], &property].concat();
+    let length = packet(0, &vec![0; properties.len()]);
+    let length = &length[1..length.len() - properties.len()];
+    packet(0x30, &[&string(topic)[..], length, &properties, payload.as_bytes()].concat())
+}
+
 pub(super) fn publish_qos1(topic: &str, packet_id: u16, payload: &str) -> Vec<u8> {
     let id = packet_id.to_be_bytes().to_vec();
     packet(0x32, &[string(topic), id, payload.into()].concat())

@@ -1,5 +1,6 @@
 //! Random afternoons of a broker with access control: no byte reaches whom the policy forbids it, nobody who is granted misses
-//! anything, and order holds, while who is denied copies the messages of who is not, and subscribers stall.
+//! anything, and order holds, while who is denied copies the messages of who is not, and subscribers stall. So too with a broker that
+//! answers first, and delivers later and in no order between publishers.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -44,6 +45,8 @@ enum Move {
     Serve(usize),
     CloseWindow(usize),
     LetThrough(usize, usize),
+    /// One copy of one who may be slow to deliver.
+    Deliver(usize, usize),
     Sleep(u64),
 }
 
@@ -65,9 +68,11 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         20 => client.clone().prop_map(Move::Serve),
         1 => client.clone().prop_map(Move::CloseWindow),
         3 => (client, 0..60_usize).prop_map(|(client, bytes)| Move::LetThrough(client, bytes)),
+        60 => (0..CLIENTS + WATCHERS, 0..8_usize)
+            .prop_map(|(client, choice)| Move::Deliver(client, choice)),
         2 => (1..30_u64).prop_map(Move::Sleep),
     ];
-    prop::collection::vec(one, 0..300)
+    prop::collection::vec(one, 0..500)
 }
 
 /// A message: topic and payload.
@@ -95,9 +100,11 @@ struct Afternoon {
 }
 
 impl Afternoon {
-    fn new() -> Self {
+    fn new(mut broker: Broker) -> Self {
         let mut scene = Scene::with_config(CoreConfig::default());
-        let mut broker = Broker::default();
+        if broker.is_late() {
+            scene.core.expect_late_deliveries();
+        }
         let all: Vec<_> = (0..CLIENTS + WATCHERS)
             .map(|index| {
                 let conn = scene.open();
@@ -135,7 +142,7 @@ impl Afternoon {
         self.pending.entry(conn).or_default().push_back((topic.to_owned(), payload.clone()));
         self.last.insert(topic, payload);
         self.scene.client(conn, packet);
-        self.check(Some(conn));
+        self.check();
     }
 
     fn serve(&mut self, conn: ConnId) {
@@ -143,21 +150,19 @@ impl Afternoon {
         self.note_passed(conn);
         self.noted.insert(conn, 0);
         self.broker.serve(&mut self.scene, conn);
-        self.check(Some(conn));
+        self.check();
+    }
+
+    /// One copy; whether there was one.
+    fn deliver(&mut self, conn: ConnId, choice: usize) -> bool {
+        let is_delivered = self.broker.deliver_one(&mut self.scene, conn, choice);
+        self.check();
+        is_delivered
     }
 
     /// Takes what waits for the broker off the pending messages of a publisher.
     fn note_passed(&mut self, conn: ConnId) {
-        let bytes = self.scene.core.to_broker(conn).as_slice().to_vec();
-        let mut input = &bytes[..];
-        let mut framer = Framer::new();
-        let mut waiting = Vec::new();
-        while let Some(piece) = framer.next(&mut input, |_| Handling::Whole) {
-            let Piece::Packet { header, bytes } = piece else { panic!("not MQTT: {piece:?}") };
-            if header.packet_type == PacketType::Publish {
-                waiting.push(message(bytes, header.qos()));
-            }
-        }
+        let waiting = publishes(self.scene.core.to_broker(conn).as_slice());
         let noted = std::mem::replace(self.noted.entry(conn).or_default(), waiting.len());
         let pending = self.pending.entry(conn).or_default();
         for message in &waiting[noted..] {
@@ -166,26 +171,23 @@ impl Afternoon {
         }
     }
 
-    /// Looks at everything that happened since the last time, all by what one publisher sent or the broker read of it.
-    fn check(&mut self, publisher: Option<ConnId>) {
+    /// Looks at everything that happened since the last time.
+    fn check(&mut self) {
         for (conn, topic, payload) in std::mem::take(&mut self.broker.copies) {
             *self.on_their_way.entry((conn, (topic, payload))).or_default() += 1;
         }
+        let mut distributed = Vec::new();
         for conn in self.all.clone() {
-            if publisher.is_none_or(|publisher| publisher == conn) {
-                self.note_passed(conn);
-            }
+            self.note_passed(conn);
+            let held = publishes(self.scene.core.held(conn)).len();
+            let pending = self.pending.entry(conn).or_default();
+            let taken = pending.drain(..pending.len() - held);
+            distributed.extend(taken.map(|message| (conn, message)));
         }
         let taken = self.scene.core.counters().publishes_card - self.card_publishes;
+        assert_eq!(distributed.len() as u64, taken, "neither passed on, nor waiting");
         self.card_publishes += taken;
         self.by_card += taken;
-        let mut distributed = Vec::new();
-        if taken > 0 {
-            let publisher =
-                publisher.expect("only a publisher's own bytes or answers let the card distribute");
-            let pending = self.pending.entry(publisher).or_default();
-            distributed.extend(pending.drain(..taken as usize).map(|message| (publisher, message)));
-        }
         for (index, conn) in self.all.clone().into_iter().enumerate() {
             let mut owed: Vec<_> = distributed
                 .iter()
@@ -236,6 +238,19 @@ impl Afternoon {
     }
 }
 
+/// The PUBLISHes in whole packets.
+fn publishes(mut input: &[u8]) -> Vec<Message> {
+    let mut framer = Framer::new();
+    let mut all = Vec::new();
+    while let Some(piece) = framer.next(&mut input, |_| Handling::Whole) {
+        let Piece::Packet { header, bytes } = piece else { panic!("not MQTT: {piece:?}") };
+        if header.packet_type == PacketType::Publish {
+            all.push(message(bytes, header.qos()));
+        }
+    }
+    all
+}
+
 fn message(packet: &[u8], qos: u8) -> Message {
     let text = std::str::from_utf8(&packet[4..5]).unwrap();
     let payload = &packet[if qos == 1 { 7 } else { 5 }..];
@@ -243,8 +258,8 @@ fn message(packet: &[u8], qos: u8) -> Message {
 }
 
 /// Plays the moves; how many messages the card distributed.
-fn spend(moves: &[Move]) -> u64 {
-    let mut it = Afternoon::new();
+fn spend(broker: Broker, moves: &[Move]) -> u64 {
+    let mut it = Afternoon::new(broker);
     for (step, one) in moves.iter().enumerate() {
         let id = step as u16 + 1;
         match *one {
@@ -261,12 +276,12 @@ fn spend(moves: &[Move]) -> u64 {
             Move::Subscribe { client, filter } => {
                 let conn = it.all[client];
                 it.scene.client(conn, subscribe(id, &[filter]));
-                it.check(Some(conn));
+                it.check();
             }
             Move::Unsubscribe { client, filter } => {
                 let conn = it.all[client];
                 it.scene.client(conn, unsubscribe(id, &[filter]));
-                it.check(Some(conn));
+                it.check();
             }
             Move::Policy { is_write, client, topic } => {
                 let deed = if is_write { Deed::Write } else { Deed::Read };
@@ -281,11 +296,14 @@ fn spend(moves: &[Move]) -> u64 {
             Move::LetThrough(client, bytes) => {
                 let conn = it.all[client];
                 it.broker.let_through(&mut it.scene, conn, bytes);
-                it.check(Some(conn));
+                it.check();
+            }
+            Move::Deliver(client, choice) => {
+                it.deliver(it.all[client], choice);
             }
             Move::Sleep(ms) => {
                 it.scene.sleep(Duration::from_millis(ms));
-                it.check(None);
+                it.check();
             }
         }
     }
@@ -294,6 +312,9 @@ fn spend(moves: &[Move]) -> u64 {
         for conn in it.all.clone() {
             it.broker.let_through(&mut it.scene, conn, usize::MAX);
             it.serve(conn);
+        }
+        for conn in it.all.clone() {
+            while it.deliver(conn, 0) {}
         }
     }
     for (whose, count) in &it.on_their_way {
@@ -310,7 +331,12 @@ proptest! {
 
     #[test]
     fn what_is_learned_is_what_the_policy_says(moves in moves()) {
-        spend(&moves);
+        spend(Broker::default(), &moves);
+    }
+
+    #[test]
+    fn so_it_is_where_the_broker_answers_first_and_delivers_later(moves in moves()) {
+        spend(Broker::late(), &moves);
     }
 }
 
@@ -319,5 +345,17 @@ fn the_card_distributes_most_of_an_afternoon_without_changes() {
     let moves: Vec<_> = (0..100)
         .flat_map(|_| [Move::Publish { client: 0, topic: "a", is_slow: false }, Move::Serve(0)])
         .collect();
-    assert_eq!(spend(&moves), 98);
+    assert_eq!(spend(Broker::default(), &moves), 98);
+}
+
+#[test]
+fn so_it_does_where_the_broker_answers_first_and_delivers_later() {
+    let deliveries = || (0..CLIENTS + WATCHERS).map(|client| Move::Deliver(client, 0));
+    let moves: Vec<_> = (0..100)
+        .flat_map(|_| {
+            let publish = Move::Publish { client: 0, topic: "a", is_slow: false };
+            [publish, Move::Serve(0)].into_iter().chain(deliveries())
+        })
+        .collect();
+    assert_eq!(spend(Broker::late(), &moves), 98);
 }
