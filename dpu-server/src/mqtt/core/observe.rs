@@ -42,7 +42,10 @@ impl Core {
         let Some(connection) = self.connections.get(conn) else { return };
         let topic = publish.topic.as_bytes();
         let (says, may_control) = match topic {
-            [] => (Says::Anything, connection.has_control_topic),
+            [] => {
+                let payload = observer.payload(publish.payload);
+                (Says::Somewhere(payload), connection.has_control_topic)
+            }
             _ => {
                 let content = observer.content(topic, publish.payload);
                 (Says::This(content), topic.starts_with(CONTROL))

@@ -38,6 +38,8 @@ pub(crate) enum Says {
     This(Digest),
     /// Something on the topic that this stands for, which was not read.
     AnythingOn(Digest),
+    /// The payload of this digest, on a topic that is not known.
+    Somewhere(Digest),
     /// It was not read.
     Anything,
 }
@@ -94,7 +96,7 @@ impl Flights {
         let content = match says {
             Says::Nothing => return false,
             Says::This(content) => content,
-            Says::AnythingOn(_) | Says::Anything => ANYTHING,
+            Says::AnythingOn(_) | Says::Somewhere(_) | Says::Anything => ANYTHING,
         };
         let flights = self.by_conn.entry(conn).or_default();
         if flights.len() >= FLIGHTS_MAX {

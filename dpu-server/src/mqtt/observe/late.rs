@@ -71,11 +71,12 @@ impl Observer {
     /// Why copies of this would prove nothing.
     pub(super) fn late_obstacle(&self, message: &Message, size: Size) -> Option<Interference> {
         let late = self.late.as_ref().filter(|_| !is_off(Rule::VoidWindows))?;
-        let Message { content, .. } = *message;
+        let Message { content, payload, .. } = *message;
         let is_in_doubt = late.is_lost
             || late.accounts.contains_key(&content)
             || late.said.has(content)
             || late.said.has(anything_on(content))
+            || late.said.has(payload)
             || size.payload < late.unread_bytes_max;
         is_in_doubt.then_some(Interference::Lasting)
     }
@@ -91,13 +92,12 @@ impl Observer {
                 self.add(content);
             }
             Says::AnythingOn(topic) => {
-                let is_on_it = |content: &&Digest| anything_on(**content) == topic;
-                let accounts = self.late.iter().flat_map(|late| late.accounts.keys());
-                let of_topic: Vec<Digest> = accounts.filter(is_on_it).copied().collect();
-                for content in of_topic {
-                    self.say(Says::This(content));
-                }
+                self.give_up_like(|message| anything_on(message.content) == topic);
                 self.add(topic);
+            }
+            Says::Somewhere(payload) => {
+                self.give_up_like(|message| message.payload == payload);
+                self.add(payload);
             }
             Says::Anything => self.lose(),
         }
@@ -202,6 +202,13 @@ impl Observer {
                 window.purpose = Purpose::Account;
             }
         }
+    }
+
+    fn give_up_like(&mut self, is_like: impl Fn(&Message) -> bool) {
+        let windows = self.windows.iter();
+        let alike = windows.filter(|(_, open)| is_like(&open.window.message));
+        let alike: Vec<usize> = alike.map(|(at, _)| at).collect();
+        alike.into_iter().for_each(|at| self.give_up(at, None));
     }
 
     fn account(&self, content: Digest) -> Option<usize> {

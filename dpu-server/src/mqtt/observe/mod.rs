@@ -165,12 +165,17 @@ impl Observer {
 
     /// What a message says.
     pub(crate) fn message(&self, topic: &[u8], payload: &[u8]) -> Message {
-        let (bytes, head, tail) = ends(payload);
         Message {
             content: self.content(topic, payload),
             topic: self.keys.digest(&[topic]),
-            payload: self.keys.digest(&[&bytes, head, tail]),
+            payload: self.payload(payload),
         }
+    }
+
+    /// A payload, whatever its topic.
+    pub(crate) fn payload(&self, payload: &[u8]) -> Digest {
+        let (bytes, head, tail) = ends(payload);
+        self.keys.digest(&[&bytes, head, tail])
     }
 
     /// Topic and payload. The upper half is the topic's, so that each half may be that of another one: two contents that are taken for
@@ -284,7 +289,7 @@ impl Observer {
             window.is_void |= match says {
                 Says::Nothing => false,
                 Says::This(content) => content == window.message.content,
-                Says::AnythingOn(_) | Says::Anything => true,
+                Says::AnythingOn(_) | Says::Somewhere(_) | Says::Anything => true,
             };
         }
         self.flights.note(conn, after, says)

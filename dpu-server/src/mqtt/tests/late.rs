@@ -429,6 +429,18 @@ fn what_is_too_long_to_be_read_may_be_anything_on_its_topic() {
 }
 
 #[test]
+fn what_is_said_by_an_alias_that_is_not_known_may_be_on_any_topic() {
+    let (mut scene, publisher, both) = late();
+    let other = scene.connect(v5("o"));
+    probe(&mut scene, publisher, &publish("t", "x"));
+    scene.client(other, publish_v5("", &[0x23, 0, 1], "x"));
+    deliver(&mut scene, &both, &publish("t", "x"));
+    assert_eq!(scene.core.counters().windows_whole, 0);
+    in_vain(&mut scene, publisher, &publish("t", "x"));
+    teach(&mut scene, publisher, &both, &publish("t", "y"));
+}
+
+#[test]
 fn a_release_adds_nothing_to_what_was_said_before() {
     let (mut scene, publisher, both) = late();
     let other = scene.connect(v311("o"));
