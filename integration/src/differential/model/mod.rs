@@ -8,6 +8,7 @@
 //! that nothing keeps from the card: the rules of the card are written down here a second time, by what MQTT says and not by how
 //! the card is made.
 
+mod knowledge;
 mod post;
 mod seat;
 
@@ -15,14 +16,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::policy::Policy;
 use super::scenario::{Action, Change, Group, Scenario, Step};
-use super::terms::{Terms, Trust, Variant};
+use super::terms::{Terms, Variant};
 use super::trap::Trap;
 use crate::mqtt::Version;
+use knowledge::Knowledge;
 use seat::Seat;
-
-/// PUBLISHes of one publisher on one topic that go to the broker before the card can know the way, by observation: the first, and one
-/// that is watched.
-const PROBES: usize = 2;
 
 /// What a scenario comes to.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +42,7 @@ pub fn walk(scenario: &Scenario, terms: Terms) -> Walk {
         keeps_qos_0: variant == Variant::QueuesQos0,
         seats: (0..scenario.clients).map(|_| Seat::default()).collect(),
         policy: Policy::default(),
-        routes: BTreeMap::new(),
+        known: BTreeMap::new(),
         walk: Walk::default(),
     };
     if variant.has_mount_point() && terms.brand.is_mosquitto() {
@@ -56,17 +54,14 @@ pub fn walk(scenario: &Scenario, terms: Terms) -> Walk {
     model.walk
 }
 
-/// The subscribers of a topic as they were when a publisher last published on it, and how many messages it had by then.
-type Observed = (Vec<(usize, usize)>, usize);
-
 struct Model {
     terms: Terms,
     seats: Vec<Seat>,
     policy: Policy,
     /// Whether offline sessions get messages with QoS 0.
     keeps_qos_0: bool,
-    /// By publisher and topic.
-    routes: BTreeMap<(usize, String), Observed>,
+    /// By publisher, its connection, and topic.
+    known: BTreeMap<(usize, usize, String), Knowledge>,
     walk: Walk,
 }
 
@@ -83,12 +78,12 @@ impl Model {
         match &group.change {
             Some(Change::Policy(policy)) => {
                 self.policy = policy.clone();
-                self.routes.clear();
+                self.known.values_mut().for_each(Knowledge::forget);
             }
             Some(Change::Restart) => {
                 self.reach(33);
                 self.seats.iter_mut().for_each(Seat::restart);
-                self.routes.clear();
+                self.known.clear();
             }
             None => {}
         }
@@ -102,9 +97,9 @@ impl Model {
         for step in changes {
             self.step(step, group, &[]);
         }
-        for seat in &mut self.seats {
-            seat.is_slow &= !std::mem::take(&mut seat.is_asked);
-        }
+        // Of other brokers the copies themselves show it.
+        let is_shown_anyway = !self.terms.brand.is_mosquitto();
+        self.seats.iter_mut().for_each(|seat| seat.slow.settle(is_shown_anyway));
     }
 
     fn step(&mut self, step: &Step, group: &Group, changes: &[&Step]) {
@@ -146,7 +141,6 @@ impl Model {
                 }
                 for post in posts {
                     self.post(client, post, changes, is_early);
-                    self.remember(client, &post.message.topic);
                 }
             }
             Action::Malformed(_) => {
@@ -169,32 +163,6 @@ impl Model {
             self.reach(25);
         }
         self.seats[client].leave();
-    }
-
-    /// The subscribers of `topic`, by client and connection.
-    fn route(&self, topic: &str) -> Vec<(usize, usize)> {
-        let seats = self.seats.iter().enumerate();
-        let wants = |seat: &Seat| seat.matching(topic).next().is_some();
-        seats
-            .filter(|(_, seat)| wants(seat))
-            .map(|(client, seat)| (client, seat.connection))
-            .collect()
-    }
-
-    /// By observation: one more message of `client` on this topic.
-    fn remember(&mut self, client: usize, topic: &str) {
-        let route = self.route(topic);
-        let known = self.routes.entry((client, topic.to_owned())).or_default();
-        if known.0 != route {
-            *known = (route, 0);
-        }
-        known.1 += 1;
-    }
-
-    fn is_observed(&self, client: usize, topic: &str) -> bool {
-        let known = self.routes.get(&(client, topic.to_owned()));
-        self.terms.trust == Trust::Suback
-            || known.is_some_and(|(route, seen)| *seen >= PROBES && *route == self.route(topic))
     }
 
     /// Whether the card has lost sight of something, whatever the topic.

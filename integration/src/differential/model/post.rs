@@ -4,7 +4,8 @@ use super::super::filter::matches;
 use super::super::policy::Verb;
 use super::super::scenario::{Action, Post, Step};
 use super::super::terms::Trust;
-use super::seat::{Seat, Subscription};
+use super::knowledge::{Sight, Subscriber};
+use super::seat::{Seat, Slow, Subscription};
 use super::{Model, is_v5};
 use crate::mqtt::{Message, Version, encode_publish};
 
@@ -17,45 +18,59 @@ impl Model {
         self.walk.publishes += 1;
         self.note_by_itself(client, post);
         let topic = post.message.topic.as_str();
-        let mut is_eligible = !is_early
-            && !self.is_blind()
-            && self.is_takable(client, post)
-            && self.is_observed(client, topic)
-            && !changes.iter().any(|step| touches(step, topic));
+        let is_takable = !is_early && self.is_takable(client, post);
+        let mut is_possible =
+            is_takable && !self.is_blind() && !changes.iter().any(|step| touches(step, topic));
         let mut copies = 0;
-        let mut served = 0;
+        let mut route = Vec::new();
         for reader in 0..self.seats.len() {
             let wanted: Vec<(String, Subscription)> = self.seats[reader]
                 .matching(topic)
                 .map(|(filter, subscription)| (filter.to_owned(), subscription))
                 .collect();
             copies += wanted.len();
-            if !wanted.is_empty() {
-                self.note_copies(client, post, reader, &wanted);
-                is_eligible &= self.is_reachable(post, reader, &wanted);
-                // One who may not read is left out after it was missed for long enough.
-                is_eligible &= self.policy.allows(reader, Verb::Read, topic);
-                let is_for_itself = |(_, it): &(String, Subscription)| {
-                    reader == client && it.options & NO_LOCAL != 0
-                };
-                served +=
-                    usize::from(self.seats[reader].is_online && !wanted.iter().all(is_for_itself));
+            let Some(number) = wanted.iter().map(|(_, it)| it.number).max() else { continue };
+            self.note_copies(client, post, reader, &wanted);
+            is_possible &= self.is_reachable(post, reader, &wanted);
+            let is_for_itself =
+                |(_, it): &(String, Subscription)| reader == client && it.options & NO_LOCAL != 0;
+            let seat = &self.seats[reader];
+            if seat.is_online && !wanted.iter().all(is_for_itself) {
+                let is_served = self.policy.allows(reader, Verb::Read, topic);
+                route.push(((reader, seat.connection, number), is_served));
             }
         }
         if copies == 0 {
             self.reach_with_post(26);
         }
-        is_eligible &= served > 0;
-        let publisher = &mut self.seats[client];
-        if is_eligible && publisher.is_slow {
-            publisher.is_asked = true;
-            is_eligible = false;
-            self.reach_with_post(15);
-        }
-        if is_eligible {
-            self.walk.eligible += 1;
-        } else {
-            self.seats[client].is_slow = true;
+        is_possible &= route.iter().any(|(_, is_served)| *is_served);
+        let sight = match (is_possible, self.terms.trust) {
+            (false, _) => None,
+            (true, Trust::Suback) => Some(Sight::Known),
+            (true, Trust::Observed) => Some(self.see(client, post, &route)),
+        };
+        self.conclude(client, topic, is_takable, sight);
+    }
+
+    fn see(&mut self, client: usize, post: &Post, route: &[(Subscriber, bool)]) -> Sight {
+        let key = (client, self.seats[client].connection, post.message.topic.clone());
+        self.known.entry(key).or_default().see(route, packet_bytes(post))
+    }
+
+    /// Who distributes it, and what that means for what follows. `sight` is `None` where something keeps it from the card.
+    fn conclude(&mut self, client: usize, topic: &str, is_takable: bool, sight: Option<Sight>) {
+        let slow = &mut self.seats[client].slow;
+        match sight {
+            Some(Sight::Known) if slow.holds_up(topic) => {
+                slow.note(topic);
+                self.reach_with_post(15);
+            }
+            Some(Sight::Known) => self.walk.eligible += 1,
+            // What comes behind it waits for the answer.
+            Some(Sight::Watched) => *slow = Slow::default(),
+            Some(Sight::New) => slow.note(topic),
+            None if is_takable => slow.note(topic),
+            None => slow.note_all(),
         }
     }
 
@@ -157,8 +172,13 @@ impl Model {
 /// Whether a copy fits what the subscriber takes, with what a copy has more.
 fn fits(seat: &Seat, post: &Post) -> bool {
     let Some(max) = seat.packet_bytes_max.filter(|_| is_v5(seat.version)) else { return true };
+    packet_bytes(post) <= max
+}
+
+/// Of version 5.
+fn packet_bytes(post: &Post) -> usize {
     let message = Message { payload: vec![0; post.payload_bytes], ..post.message.clone() };
-    encode_publish(&message, Version::V5).len() <= max
+    encode_publish(&message, Version::V5).len()
 }
 
 /// Whether a step changes, or may change, who gets messages on `topic`.

@@ -1,6 +1,6 @@
 //! One client: whether it is there, its session, what it asked for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::filter::matches;
 use super::super::record::properties;
@@ -12,6 +12,42 @@ use crate::mqtt::{Login, Version};
 pub(super) struct Subscription {
     pub(super) options: u8,
     pub(super) identifier: Option<u8>,
+    /// Its number among all that were ever granted to the client.
+    pub(super) number: usize,
+}
+
+/// Topics on which a publisher's next message must not overtake the broker's.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Slow {
+    topics: BTreeSet<String>,
+    is_all: bool,
+    /// The card asks the broker whether it caught up.
+    is_asked: bool,
+}
+
+impl Slow {
+    pub(super) fn note(&mut self, topic: &str) {
+        self.topics.insert(topic.to_owned());
+    }
+
+    /// What the broker may refuse, so that nothing behind it would have happened.
+    pub(super) fn note_all(&mut self) {
+        self.is_all = true;
+    }
+
+    /// Whether a message on `topic` has to wait. The card asks, then.
+    pub(super) fn holds_up(&mut self, topic: &str) -> bool {
+        let is_slow = self.is_all || self.topics.contains(topic);
+        self.is_asked |= is_slow;
+        is_slow
+    }
+
+    /// All is quiet: the answer is there, if it was asked for or needs no asking.
+    pub(super) fn settle(&mut self, is_shown_anyway: bool) {
+        if self.is_asked || is_shown_anyway {
+            *self = Slow::default();
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -22,10 +58,7 @@ pub(super) struct Seat {
     pub(super) has_will: bool,
     pub(super) is_stalled: bool,
     pub(super) is_holding: bool,
-    /// Something of it went to the broker, behind which the card must not overtake.
-    pub(super) is_slow: bool,
-    /// The card asks the broker whether it caught up.
-    pub(super) is_asked: bool,
+    pub(super) slow: Slow,
     /// The card does not know what the session holds.
     pub(super) is_opaque: bool,
     pub(super) packet_bytes_max: Option<usize>,
@@ -35,6 +68,7 @@ pub(super) struct Seat {
     /// There is a session of it, and the card has not seen all of it.
     is_unknown: bool,
     has_session: bool,
+    granted: usize,
     subscriptions: BTreeMap<String, Subscription>,
 }
 
@@ -55,6 +89,7 @@ impl Seat {
             has_receive_maximum: has("21="),
             connection: before.connection + 1,
             has_session: true,
+            granted: before.granted,
             // MQTT 3.1 does not say whether it goes on.
             is_opaque: (is_resumed && (before.is_unknown || before.is_opaque))
                 || (login.version == Version::V31 && !login.is_clean),
@@ -71,7 +106,8 @@ impl Seat {
         self.is_stalled = false;
         self.is_holding = false;
         if !self.is_persistent {
-            *self = Seat { connection: self.connection, ..Seat::default() };
+            let Seat { connection, granted, .. } = *self;
+            *self = Seat { connection, granted, ..Seat::default() };
         }
     }
 
@@ -89,7 +125,9 @@ impl Seat {
                     let is_v5 = super::is_v5(self.version);
                     let options = if is_v5 { *options } else { options & 3 };
                     let identifier = identifier.filter(|_| is_v5);
-                    self.subscriptions.insert(filter.clone(), Subscription { options, identifier });
+                    self.granted += 1;
+                    let granted = Subscription { options, identifier, number: self.granted };
+                    self.subscriptions.insert(filter.clone(), granted);
                 }
             }
             Action::Unsubscribe(filters) => {

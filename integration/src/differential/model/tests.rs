@@ -1,4 +1,5 @@
 use super::super::scenario::{Cut, Post};
+use super::super::terms::Trust;
 use super::*;
 use crate::mqtt::{Login, Message};
 
@@ -71,9 +72,11 @@ fn by_observation_a_new_subscriber_is_probed_again() {
     let fast = || publish(0, Message::new("a", ""));
     let mut groups = audience(&[("a", 0)]);
     groups.extend([fast(), fast(), fast(), fast()]);
-    assert_eq!(walk_of(Trust::Observed, groups.clone()).eligible, 1);
+    assert_eq!(walk_of(Trust::Observed, groups.clone()).eligible, 2);
     groups.extend([connect(2, Login::new("")), subscribe(2, &[("a", 0)]), fast()]);
-    assert_eq!(walk_of(Trust::Observed, groups).eligible, 1);
+    assert_eq!(walk_of(Trust::Observed, groups.clone()).eligible, 2);
+    groups.push(fast());
+    assert_eq!(walk_of(Trust::Observed, groups).eligible, 3);
 }
 
 #[test]
