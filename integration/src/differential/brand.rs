@@ -4,6 +4,7 @@
 //! out for a brand, and how that was verified, is in `docs/testing.md`.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::process::Command;
 use std::str::FromStr;
 
@@ -72,6 +73,8 @@ pub(super) struct Abilities {
     pub(super) has_late_acks: bool,
     /// An access control list that is read again at a signal, and users with names.
     pub(super) has_policies: bool,
+    /// Sessions and delays of wills that end by time.
+    pub(super) has_lapses: bool,
     /// The end of the card, after which everybody comes again.
     pub(super) has_restarts: bool,
 }
@@ -99,6 +102,7 @@ const MOSQUITTO: Abilities = Abilities {
     has_floods: true,
     has_late_acks: true,
     has_policies: true,
+    has_lapses: true,
     has_restarts: true,
 };
 
@@ -117,6 +121,7 @@ impl Brand {
         let other = Abilities {
             has_policies: false,
             has_restarts: false,
+            has_lapses: false,
             has_wrong_aliases: false,
             has_early_packets: false,
             ..MOSQUITTO
@@ -173,6 +178,19 @@ impl Brand {
         let output = output.expect("the script of the workspace runs");
         let prefix = String::from_utf8(output.stdout).expect("paths of ours are text");
         prefix.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// Where its plugin dynamic-security is, if it is installed.
+    pub(super) fn dynamic_security(self) -> Option<PathBuf> {
+        let folder = match self {
+            Brand::Mosquitto => PathBuf::from("/usr/lib"),
+            Brand::Mosquitto21 => paths::workspace().join(".cache/mosquitto/root/usr/lib"),
+            _ => return None,
+        };
+        let triplets = ["", "x86_64-linux-gnu", "aarch64-linux-gnu"].into_iter();
+        let files =
+            triplets.map(|triplet| folder.join(triplet).join("mosquitto_dynamic_security.so"));
+        files.into_iter().find(|file| file.exists())
     }
 
     /// Whether it is here; says so if not.

@@ -13,6 +13,7 @@
 mod brand;
 mod compare;
 mod coverage;
+mod dynamic;
 mod encode;
 mod filter;
 mod generate;

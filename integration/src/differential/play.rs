@@ -127,6 +127,9 @@ impl Player<'_> {
     fn change(&mut self, change: &Change) {
         match change {
             Change::Policy(policy) => self.side.set_policy(policy),
+            Change::Pause(ms) => {
+                self.pump_for(Duration::from_millis(*ms), |_| false);
+            }
             Change::Restart => {
                 for index in 0..self.peers.len() {
                     let peer = &mut self.peers[index];
@@ -160,7 +163,9 @@ impl Player<'_> {
     }
 
     fn begin(&mut self, group: &Group, step: &Step) {
-        if let Action::Connect { login, is_anonymous, early } = &step.action {
+        if let Action::Connect { login, is_anonymous, user, early } = &step.action {
+            let credentials = self.brand.credentials(&client_id(*user));
+            let login = Login { credentials, ..login.clone() };
             self.connect(group, step, login, *is_anonymous, early);
             return;
         }
@@ -194,7 +199,7 @@ impl Player<'_> {
         &mut self,
         group: &Group,
         step: &Step,
-        login: &Login,
+        login: Login,
         is_anonymous: bool,
         early: &[Action],
     ) {
@@ -204,8 +209,7 @@ impl Player<'_> {
             return;
         }
         let id = if is_anonymous { String::new() } else { client_id(client) };
-        let credentials = self.brand.credentials(&client_id(client));
-        let login = Login { id, credentials, ..login.clone() };
+        let login = Login { id, ..login };
         let has_small_window = client % SMALL_WINDOW_EVERY == SMALL_WINDOW_EVERY - 1;
         let maximum = receive_maximum(&login.properties).filter(|_| login.version == Version::V5);
         let opened = Peer::open(self.port, client, login.version, has_small_window, maximum);

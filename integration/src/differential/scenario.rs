@@ -43,6 +43,8 @@ pub enum Change {
     Policy(Policy),
     /// The card ends and comes back; alone, every client resets its connection.
     Restart,
+    /// So many milliseconds pass, in which the clients only read.
+    Pause(u64),
 }
 
 impl Group {
@@ -94,6 +96,8 @@ pub enum Action {
         login: Login,
         /// Whether the client identifier is left empty.
         is_anonymous: bool,
+        /// The client by whose name it logs in.
+        user: usize,
         /// What follows without waiting for CONNACK.
         early: Vec<Action>,
     },
@@ -237,14 +241,15 @@ impl fmt::Display for Scenario {
 impl fmt::Display for Action {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Action::Connect { login, is_anonymous, early } => {
+            Action::Connect { login, is_anonymous, user, early } => {
                 let version = match login.version {
                     Version::V31 => "3.1",
                     Version::V311 => "3.1.1",
                     Version::V5 => "5",
                 };
                 write!(out, "connect MQTT {version} clean={} ", login.is_clean)?;
-                write!(out, "keep-alive={} anonymous={is_anonymous}", login.keep_alive_s)?;
+                write!(out, "keep-alive={} anonymous={is_anonymous} ", login.keep_alive_s)?;
+                write!(out, "user={user}")?;
                 write!(out, " properties={:02x?}", login.properties)?;
                 if let Some(will) = &login.will {
                     write!(out, " will {:?} qos={} ", will.topic, will.qos)?;

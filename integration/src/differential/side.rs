@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::brand::Brand;
+use super::dynamic;
 use super::policy::Policy;
 use super::terms::{Terms, Variant};
 use crate::{Broker, BrokerSetup, Card, Folder, Server, wait};
@@ -19,8 +20,9 @@ pub(super) struct Side {
     pub(super) brand: Brand,
     /// `None`: the broker is alone.
     pub(super) card: Option<Card>,
-    /// Where the broker's access control list is.
-    policy: PathBuf,
+    /// Where the broker's access control list is; `None`: it follows messages.
+    file: Option<PathBuf>,
+    policy: Policy,
     log: PathBuf,
 }
 
@@ -49,11 +51,18 @@ impl Side {
             Card::start_with(folder, &["--config", &config, "--trust", &trust.to_string()])
         });
         let session = card.as_ref().map(Card::session);
-        let policy = folder.write(&format!("{name}.acl"), &Policy::default().to_string());
+        let plugin = brand.dynamic_security().filter(|_| variant == Variant::Dynamic);
+        let policy = Policy::default();
+        let mut file = None;
         let program = if brand.is_mosquitto() {
             let mut config = variant.config(brand);
-            if variant.has_policies(trust) {
-                config += &format!("\nacl_file {}", policy.display());
+            if let Some(plugin) = plugin {
+                let rules = folder.write(&format!("{name}.json"), &dynamic::start());
+                config += &dynamic::config(&plugin, &rules);
+            } else if variant.has_policies(trust) {
+                let rules = folder.write(&format!("{name}.acl"), &policy.to_string());
+                config += &format!("\nacl_file {}", rules.display());
+                file = Some(rules);
             }
             let program = brand.program();
             let setup = BrokerSetup {
@@ -68,7 +77,7 @@ impl Side {
             Program::Other(Server::start(folder, &brand.to_string(), name, session))
         };
         let log = folder.join(&format!("{name}.log"));
-        Side { program, brand, card, policy, log }
+        Side { program, brand, card, file, policy, log }
     }
 
     pub(super) fn port(&self) -> u16 {
@@ -89,7 +98,12 @@ impl Side {
     /// If it does not begin to.
     #[track_caller]
     pub(super) fn set_policy(&mut self, policy: &Policy) {
-        std::fs::write(&self.policy, policy.to_string()).expect("our own file");
+        let before = std::mem::replace(&mut self.policy, policy.clone());
+        let Some(file) = &self.file else {
+            dynamic::change(self.port(), &before, policy);
+            return;
+        };
+        std::fs::write(file, policy.to_string()).expect("our own file");
         if let Program::Mosquitto(broker) = &mut self.program {
             let reloads = |broker: &Broker| broker.process.log().matches(RELOADING).count();
             let before = reloads(broker);

@@ -52,6 +52,12 @@ pub(super) enum Variant {
     /// Offline sessions get messages of QoS 0 too. mosquitto 2.0 counts these as in flight for ever, so that what is delivered would
     /// depend on how many there were: hence no limit.
     QueuesQos0,
+    /// An overlapping version 3 client gets a copy for each of its subscriptions, as 2.1 has it anyway.
+    Duplicates,
+    /// What a subscriber gets has the QoS of its subscription, whatever that of the message.
+    Upgrades,
+    /// Rules are the plugin dynamic-security's, where it is installed.
+    Dynamic,
     /// Topics have a prefix inside the broker, which mosquitto 2.0.11 does not take off when it delivers: only what is observed shows
     /// what a copy has to be.
     MountPoint,
@@ -59,9 +65,13 @@ pub(super) enum Variant {
 
 impl Variant {
     pub(super) fn of(seed: u64, trust: Trust) -> Variant {
-        match (seed / SCENARIOS_PER_RIG) % 4 {
+        let is_observed = trust == Trust::Observed;
+        match (seed / SCENARIOS_PER_RIG) % 8 {
             1 => Variant::QueuesQos0,
-            3 if trust == Trust::Observed => Variant::MountPoint,
+            3 if is_observed => Variant::MountPoint,
+            2 | 4 if is_observed => Variant::Dynamic,
+            5 => Variant::Duplicates,
+            7 if is_observed => Variant::Upgrades,
             _ => Variant::Ordinary,
         }
     }
@@ -79,7 +89,9 @@ impl Variant {
         // Small answers go at once; otherwise the runs would wait for delayed acknowledgements of TCP.
         let mut config = "set_tcp_nodelay true\n".to_owned();
         config += match self {
-            Variant::Ordinary => "",
+            Variant::Ordinary | Variant::Dynamic => "",
+            Variant::Duplicates => "allow_duplicate_messages true\n",
+            Variant::Upgrades => "upgrade_outgoing_qos true\n",
             Variant::QueuesQos0 => "queue_qos0_messages true\nmax_inflight_messages 0\n",
             Variant::MountPoint => "mount_point inside/\n",
         };

@@ -1,5 +1,6 @@
 //! What happens around the broker: its rules change, the card ends and comes back, time passes for a keep-alive.
 
+use super::super::dynamic::is_kicked;
 use super::super::policy::{Policy, Rule, Verb};
 use super::super::scenario::{Action, Change, Cut, Group, Post, Step};
 use super::posts::MARK_BYTES;
@@ -19,6 +20,9 @@ const RULES_MAX: usize = 4;
 const KEEP_ALIVE_S: u16 = 1;
 /// Between its messages, in milliseconds.
 const LONG_PAUSE_MS: u64 = 350;
+/// A Session Expiry and a Will Delay that run out, in seconds, and for how long all wait for that: mosquitto looks every second.
+const SHORT_S: u32 = 1;
+const LAPSE_MS: u64 = 4000;
 /// For so many messages. mosquitto 2.0 looks every five seconds whether somebody was silent for 1.5 times its keep-alive.
 const LONG_POSTS: usize = 21;
 
@@ -42,12 +46,76 @@ impl Generator {
             self.flavour.has_echo = false;
             return self.echo();
         }
+        if self.flavour.has_lapse && self.rng.percent(15) {
+            self.flavour.has_lapse = false;
+            self.lapse();
+            return true;
+        }
         if self.rng.percent(self.flavour.policies) {
             let policy = self.policy();
-            self.push_change(Change::Policy(policy));
+            self.push_policy(policy);
             return true;
         }
         false
+    }
+
+    /// Other rules. Whoever loses its connection by that mostly comes again.
+    fn push_policy(&mut self, policy: Policy) {
+        let before = std::mem::replace(&mut self.policy, policy.clone());
+        self.push_change(Change::Policy(policy));
+        if !self.flavour.is_dynamic {
+            return;
+        }
+        for client in 0..self.clients.len() {
+            let guest = &mut self.clients[client];
+            let is_kicked = guest.is_online && is_kicked(guest.user, &before, &self.policy);
+            if is_kicked {
+                let filters = std::mem::take(&mut guest.filters);
+                *guest = Guest { filters, ..Guest::default() };
+            }
+            if is_kicked && self.rng.percent(85) {
+                let action = self.connect(client, true);
+                self.settled(client, action);
+                let action = self.subscribe(client);
+                self.settled(client, action);
+            }
+        }
+    }
+
+    /// Somebody goes, and stays away for longer than its session lasts and its will is held back.
+    fn lapse(&mut self) {
+        let client = self.rng.below(self.clients.len());
+        let topic = *self.rng.pick(&self.topics);
+        let mut action = self.connect(client, true);
+        if let Action::Connect { login, .. } = &mut action {
+            login.version = Version::V5;
+            login.is_clean = false;
+            login.properties = [&[0x11][..], &SHORT_S.to_be_bytes()].concat();
+            let will = Message { properties: Vec::new(), ..self.will(client, false) };
+            let delay = [&[0x18][..], &SHORT_S.to_be_bytes()].concat();
+            login.will = Some(Message { properties: delay, ..will });
+        }
+        let guest = &mut self.clients[client];
+        (guest.version, guest.has_will) = (Some(Version::V5), true);
+        let subscribe =
+            Action::Subscribe { filters: vec![(topic.to_owned(), 1)], identifier: None };
+        for action in [action, subscribe] {
+            self.settled(client, action);
+        }
+        let action = self.leave(client, Action::Drop);
+        self.settled(client, action);
+        self.push_change(Change::Pause(LAPSE_MS));
+        self.clients[client].has_will = false;
+        self.clients[client].filters.clear();
+        if self.rng.percent(50) {
+            let mut login = Login::new("").version(Version::V5);
+            login.is_clean = false;
+            self.clients[client].is_online = true;
+            self.clients[client].user = client;
+            let early = Vec::new();
+            let action = Action::Connect { login, is_anonymous: false, user: client, early };
+            self.settled(client, action);
+        }
     }
 
     fn push_change(&mut self, change: Change) {
@@ -106,10 +174,14 @@ impl Generator {
         let (Some(honest), Some(other)) = (self.take(&mut free), self.take(&mut free)) else {
             return false;
         };
+        let (honest_user, other_user) = (self.clients[honest].user, self.clients[other].user);
+        if honest_user == other_user {
+            return false;
+        }
         let all = |client| Rule { client, verb: Verb::ReadWrite, filter: "#".to_owned() };
         let mut rules: Vec<Rule> = (0..self.clients.len()).map(all).collect();
-        rules[other].verb = Verb::Read;
-        self.push_change(Change::Policy(Policy { rules: Some(rules) }));
+        rules[other_user].verb = Verb::Read;
+        self.push_policy(Policy { rules: Some(rules) });
         for _ in 0..ECHOES {
             let mut steps = Vec::new();
             for client in [honest, other] {
@@ -150,7 +222,9 @@ impl Generator {
         let guest = &mut self.clients[reader];
         (guest.version, guest.has_will, guest.is_holding) = (Some(Version::V5), false, false);
         guest.filters = vec![topic.to_owned()];
-        let connect = Action::Connect { login, is_anonymous: false, early: Vec::new() };
+        guest.user = reader;
+        let connect =
+            Action::Connect { login, is_anonymous: false, user: reader, early: Vec::new() };
         let subscribe =
             Action::Subscribe { filters: vec![(topic.to_owned(), 1)], identifier: None };
         for action in [connect, subscribe, Action::HoldAcks] {
@@ -176,6 +250,9 @@ impl Generator {
     fn policy(&mut self) -> Policy {
         if self.rng.percent(25) {
             return Policy::default();
+        }
+        if self.rng.percent(15) {
+            return Policy { rules: Some(Vec::new()) };
         }
         let mut rules = Vec::new();
         for client in 0..self.clients.len() {

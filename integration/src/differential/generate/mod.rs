@@ -4,7 +4,7 @@
 //! where it has most reasons not to. The generator keeps a rough picture of who is connected, only so that most steps mean something;
 //! a wrong picture costs a step, not correctness.
 //!
-//! What a brand of broker cannot do is left out ([`Abilities`]). Not generated, because two runs may rightly differ or would take long: expiries and delays that run out, `$SYS`, keep-alives of
+//! What a brand of broker cannot do is left out ([`Abilities`]). Not generated, because two runs may rightly differ or would take long: expiries of messages that run out, `$SYS`, keep-alives of
 //! silent clients that time out.
 
 mod changes;
@@ -13,6 +13,7 @@ mod race;
 mod steps;
 
 use super::brand::Abilities;
+use super::policy::Policy;
 use super::rng::Rng;
 use super::scenario::{Action, Cut, Group, Scenario, Step};
 use super::terms::{Terms, Variant};
@@ -55,6 +56,8 @@ const ECHO_PERCENT: usize = 15;
 const CROWD_PERCENT: usize = 15;
 /// Scenarios in which the card ends and comes back.
 const RESTART_PERCENT: usize = 4;
+/// Scenarios in which a session and the delay of a will end by time.
+const LAPSE_PERCENT: usize = 3;
 
 /// The scenario of this seed on these terms, always the same.
 #[must_use]
@@ -75,6 +78,7 @@ pub fn generate(seed: u64, terms: Terms) -> Scenario {
         topics,
         habit: None,
         clients: vec![Guest::default(); clients],
+        policy: Policy::default(),
         next_number: 0,
         group: 0,
         stalled_bytes: 0,
@@ -120,6 +124,12 @@ struct Flavour {
     has_crowd: bool,
     /// Whether the card ends and comes back.
     has_restart: bool,
+    /// Whether a session and the delay of a will end by time.
+    has_lapse: bool,
+    /// Whether a change of a role ends connections.
+    is_dynamic: bool,
+    /// Logging in by somebody else's name.
+    other_user: usize,
     /// Whether somebody publishes for longer than its keep-alive.
     is_long: bool,
     /// Whether somebody stops reading until the buffers are full.
@@ -162,6 +172,9 @@ impl Flavour {
             has_echo: variant.has_policies(terms.trust) && rng.percent(ECHO_PERCENT),
             has_crowd: rng.percent(CROWD_PERCENT) && variant != Variant::QueuesQos0,
             has_restart: rng.percent(RESTART_PERCENT),
+            has_lapse: rng.percent(LAPSE_PERCENT),
+            is_dynamic: variant == Variant::Dynamic,
+            other_user: if rng.percent(20) { 20 } else { 0 },
             is_long: rng.percent(LONG_PERCENT),
             receive_maximum: if variant == Variant::QueuesQos0 { 0 } else { 15 },
             habit: rng.between(20, 80),
@@ -190,6 +203,8 @@ impl Flavour {
             has_echo: self.has_echo && can.has_policies,
             has_crowd: self.has_crowd && can.has_late_acks && can.versions.contains(&Version::V5),
             has_flood: self.has_flood && can.has_floods,
+            has_lapse: self.has_lapse && can.has_lapses,
+            other_user: if_can(can.has_policies, self.other_user),
             has_restart,
             ..self
         }
@@ -205,6 +220,7 @@ struct Guest {
     is_holding: bool,
     has_will: bool,
     filters: Vec<String>,
+    user: usize,
 }
 
 impl Guest {
@@ -225,6 +241,7 @@ struct Generator {
     habit: Option<(usize, &'static str)>,
     topics: Vec<&'static str>,
     clients: Vec<Guest>,
+    policy: Policy,
     next_number: usize,
     /// Number of the group in the making.
     group: usize,

@@ -30,6 +30,14 @@ impl Generator {
         if is_v5 {
             login.properties = self.login_properties(is_persistent);
         }
+        if is_v5 && self.rng.percent(2) && self.abilities.has_policies {
+            // Authentication Method, of which the broker knows none.
+            login.properties.extend([&[0x15][..], &string("none")].concat());
+        }
+        let user = match self.rng.percent(self.flavour.other_user) {
+            true => self.rng.below(self.clients.len()),
+            false => client,
+        };
         let has_will = !is_anonymous && self.rng.percent(self.flavour.will);
         if has_will {
             login.will = Some(self.will(client, is_v5));
@@ -39,6 +47,7 @@ impl Generator {
         guest.version = Some(version);
         guest.is_holding = false;
         guest.has_will = has_will;
+        guest.user = user;
         if is_clean {
             guest.filters.clear();
         }
@@ -52,7 +61,7 @@ impl Generator {
                 });
             }
         }
-        Action::Connect { login, is_anonymous, early }
+        Action::Connect { login, is_anonymous, user, early }
     }
 
     fn login_properties(&mut self, is_persistent: bool) -> Vec<u8> {
@@ -78,6 +87,10 @@ impl Generator {
             // Request Problem Information.
             list.push(vec![0x17, 0]);
         }
+        if self.rng.percent(10) {
+            // Request Response Information.
+            list.push(vec![0x19, 1]);
+        }
         let takes_aliases = self.abilities.has_aliases_within_limits || !is_limited;
         if self.rng.percent(10) && takes_aliases {
             // Topic Alias Maximum: the broker may use aliases.
@@ -86,7 +99,7 @@ impl Generator {
         list.concat()
     }
 
-    fn will(&mut self, client: usize, is_v5: bool) -> Message {
+    pub(super) fn will(&mut self, client: usize, is_v5: bool) -> Message {
         let qos = *self.rng.pick(&[0, 0, 1, 2]).min(&self.abilities.qos_max);
         let publisher = client + WILLS_FROM;
         let mark = Mark { group: self.group, client: publisher, qos, number: self.next_number };
@@ -205,7 +218,7 @@ impl Generator {
         let is_v5 = self.clients[client].is_v5();
         let topic = *self.rng.pick(&self.topics);
         let no_properties: &[u8] = if is_v5 { &[0] } else { &[] };
-        let bytes = match self.rng.below(16) {
+        let bytes = match self.rng.below(17) {
             // Packet types that are none, or not a client's. Not a first byte of 0: mosquitto 2.0 forgets it if the second is late.
             0 => vec![0x01, 0x00],
             1 => vec![0xf1, 0x00],
@@ -225,6 +238,8 @@ impl Generator {
             12 => packet(0x82, &[&[0, 9][..], no_properties].concat()),
             13 => packet(0x80, &[&[0, 9][..], no_properties, &string("a"), &[0]].concat()),
             14 => packet(0x82, &[&[0, 9][..], no_properties, &string("a+/b"), &[0]].concat()),
+            // AUTH, where nobody began to authenticate.
+            15 => packet(0xf0, &[&[0x19, 7, 0x15][..], &string("none")].concat()),
             // A second CONNECT.
             _ => Login::new("again").encode(),
         };

@@ -14,6 +14,7 @@ mod seat;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::dynamic::is_kicked;
 use super::policy::Policy;
 use super::scenario::{Action, Change, Group, Scenario, Step};
 use super::terms::{Terms, Variant};
@@ -39,7 +40,7 @@ pub fn walk(scenario: &Scenario, terms: Terms) -> Walk {
     let variant = Variant::of(scenario.seed, terms.trust);
     let mut model = Model {
         terms,
-        keeps_qos_0: variant == Variant::QueuesQos0,
+        variant,
         seats: (0..scenario.clients).map(|_| Seat::default()).collect(),
         policy: Policy::default(),
         known: BTreeMap::new(),
@@ -58,8 +59,7 @@ struct Model {
     terms: Terms,
     seats: Vec<Seat>,
     policy: Policy,
-    /// Whether offline sessions get messages with QoS 0.
-    keeps_qos_0: bool,
+    variant: Variant,
     /// By publisher, its connection, and topic.
     known: BTreeMap<(usize, usize, String), Knowledge>,
     walk: Walk,
@@ -77,6 +77,10 @@ impl Model {
     fn group(&mut self, group: &Group) {
         match &group.change {
             Some(Change::Policy(policy)) => {
+                if self.variant == Variant::Dynamic {
+                    let is_kicked = |seat: &&mut Seat| is_kicked(seat.user, &self.policy, policy);
+                    self.seats.iter_mut().filter(is_kicked).for_each(Seat::leave);
+                }
                 self.policy = policy.clone();
                 self.known.values_mut().for_each(Knowledge::forget);
             }
@@ -85,7 +89,7 @@ impl Model {
                 self.seats.iter_mut().for_each(Seat::restart);
                 self.known.clear();
             }
-            None => {}
+            Some(Change::Pause(_)) | None => {}
         }
         // The picture before a race holds for its messages as well as any.
         let is_publish = |step: &&Step| matches!(step.action, Action::Publish(_));
@@ -105,11 +109,11 @@ impl Model {
     fn step(&mut self, step: &Step, group: &Group, changes: &[&Step]) {
         let client = step.client;
         let is_online = self.seats[client].is_online;
-        if let Action::Connect { login, early, .. } = &step.action {
+        if let Action::Connect { login, user, early, .. } = &step.action {
             if is_online {
                 self.reach(17);
             }
-            if self.seats[client].connect(login) {
+            if self.seats[client].connect(login, *user) {
                 self.reach(5);
             }
             for action in early {

@@ -1,9 +1,10 @@
 //! One PUBLISH: the traps it walks into, and whether it is eligible.
 
+use super::super::brand::Brand;
 use super::super::filter::matches;
 use super::super::policy::Verb;
 use super::super::scenario::{Action, Post, Step};
-use super::super::terms::Trust;
+use super::super::terms::{Trust, Variant};
 use super::knowledge::{Sight, Subscriber};
 use super::seat::{Seat, Slow, Subscription};
 use super::{Model, is_v5};
@@ -36,7 +37,7 @@ impl Model {
                 |(_, it): &(String, Subscription)| reader == client && it.options & NO_LOCAL != 0;
             let seat = &self.seats[reader];
             if seat.is_online && !wanted.iter().all(is_for_itself) {
-                let is_served = self.policy.allows(reader, Verb::Read, topic);
+                let is_served = self.policy.allows(seat.user, Verb::Read, topic);
                 route.push(((reader, seat.connection, number), is_served));
             }
         }
@@ -78,7 +79,7 @@ impl Model {
     fn note_by_itself(&mut self, client: usize, post: &Post) {
         let message = &post.message;
         let reached = [
-            (1, !self.policy.allows(client, Verb::Write, &message.topic)),
+            (1, !self.policy.allows(self.seats[client].user, Verb::Write, &message.topic)),
             (7, message.qos == 2 || post.is_repeated),
             (10, message.topic.starts_with('$')),
             (11, post.alias.is_some() && is_v5(self.seats[client].version)),
@@ -104,7 +105,7 @@ impl Model {
         let any = |is: &dyn Fn(&Subscription) -> bool| wanted.iter().any(|(_, it)| is(it));
         let is_above_0 = qos > 0 && any(&|it| it.options & 3 > 0);
         let reached = [
-            (2, !self.policy.allows(reader, Verb::Read, topic)),
+            (2, !self.policy.allows(seat.user, Verb::Read, topic)),
             (4, is_above_0),
             (6, any(&|it| it.options & 3 < qos)),
             (8, wanted.len() > 1),
@@ -131,7 +132,7 @@ impl Model {
             && !has_alias
             && !message.topic.starts_with('$')
             && post.payload_bytes <= INSPECT_BYTES
-            && self.policy.allows(client, Verb::Write, &message.topic)
+            && self.policy.allows(self.seats[client].user, Verb::Write, &message.topic)
     }
 
     /// With QoS 1 only what mosquitto is known to do, where a granted SUBACK is permission.
@@ -145,7 +146,11 @@ impl Model {
         let seat = &self.seats[reader];
         let is_known = self.terms.brand.is_mosquitto();
         let is_shared = wanted.iter().any(|(filter, _)| filter.starts_with('$'));
-        if !seat.is_online && is_known && !self.keeps_qos_0 && post.message.qos == 0 {
+        if !seat.is_online
+            && is_known
+            && self.variant != Variant::QueuesQos0
+            && post.message.qos == 0
+        {
             return !is_shared;
         }
         // MQTT 3.1 cannot refuse a subscription, so its grant proves nothing.
@@ -158,6 +163,12 @@ impl Model {
         // With QoS above 0 only sessions that end with their connection, which acknowledge.
         let is_above_0 = post.message.qos > 0 && wanted.iter().any(|(_, it)| it.options & 3 > 0);
         let is_lasting = is_above_0 && (seat.is_persistent || seat.is_holding);
+        // A copy is never what the card would have sent.
+        let is_other = match self.variant {
+            Variant::MountPoint => self.terms.brand == Brand::Mosquitto,
+            Variant::Upgrades => is_known && wanted.iter().any(|(_, it)| it.options & 3 > 0),
+            _ => false,
+        };
         let is_single = wanted.len() == 1 || is_v5(seat.version);
         let is_served_as_known = is_simple || (is_known && is_single);
         seat.is_online
@@ -165,6 +176,7 @@ impl Model {
             && is_proven
             && !is_shared
             && !is_lasting
+            && !is_other
             && is_served_as_known
     }
 }

@@ -53,6 +53,8 @@ impl Slow {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seat {
     pub(super) is_online: bool,
+    /// The client whose name it logged in with.
+    pub(super) user: usize,
     pub(super) version: Option<Version>,
     pub(super) is_persistent: bool,
     pub(super) has_will: bool,
@@ -74,7 +76,7 @@ pub(super) struct Seat {
 
 impl Seat {
     /// Whether a session goes on.
-    pub(super) fn connect(&mut self, login: &Login) -> bool {
+    pub(super) fn connect(&mut self, login: &Login, user: usize) -> bool {
         let list = properties(&login.properties);
         let has = |kind: &str| list.iter().any(|text| text.starts_with(kind));
         let is_resumed = !login.is_clean && self.has_session;
@@ -82,6 +84,7 @@ impl Seat {
         let is_v5 = login.version == Version::V5;
         *self = Seat {
             is_online: true,
+            user,
             version: Some(login.version),
             is_persistent: if is_v5 { has("11=") } else { !login.is_clean },
             has_will: login.will.is_some(),

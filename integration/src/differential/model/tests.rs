@@ -9,7 +9,7 @@ fn step(client: usize, action: Action) -> Group {
 }
 
 fn connect(client: usize, login: Login) -> Group {
-    step(client, Action::Connect { login, is_anonymous: false, early: Vec::new() })
+    step(client, Action::Connect { login, is_anonymous: false, user: client, early: Vec::new() })
 }
 
 fn subscribe(client: usize, filters: &[(&str, u8)]) -> Group {
