@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 
 use super::coverage::{Coverage, Reasons, reasons};
 use super::model::walk;
-use super::record::Event;
 use super::rig::{Outcome, Rig};
 use super::scenario::Scenario;
 use super::terms::{SCENARIOS_PER_RIG, Terms};
@@ -185,7 +184,8 @@ impl Run {
         let command = self.oracle.command(&format!("MQTTSHIM_SEED={seed}"));
         let outcome =
             outcome.map_err(|error| format!("seed {seed}: no clean end: {error}\n{command}"))?;
-        let open = match outcome.differences.is_empty() {
+        let is_same = outcome.differences.is_empty() && !outcome.is_silent();
+        let open = match is_same {
             true => None,
             false => Some(self.examine(&scenario, &outcome, from)?),
         };
@@ -212,8 +212,7 @@ impl Run {
     /// Whose difference it is: the broker's, which differs from itself too, or ours, which is told.
     fn examine(&self, scenario: &Scenario, outcome: &Outcome, from: u64) -> Result<String, String> {
         let terms = self.oracle.terms;
-        let is_silent = |event: &Event| matches!(event, Event::Silence(_));
-        if outcome.plain.iter().flat_map(|conversation| &conversation.events).any(is_silent) {
+        if outcome.is_silent() {
             // Whatever the other one did, this is nothing to compare it with.
             return Ok(format!("alone, it did not answer:\n{}", outcome.differences.join("\n")));
         }

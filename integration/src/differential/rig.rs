@@ -10,6 +10,7 @@ use std::io;
 use super::compare::compare;
 use super::play::{Conversation, client_id, play};
 use super::policy::Policy;
+use super::record::Event;
 use super::scenario::{Action, Change, Scenario};
 use super::side::Side;
 use super::terms::{Terms, Variant};
@@ -125,6 +126,13 @@ impl Rig {
 }
 
 impl Outcome {
+    /// Whether the broker alone did not answer.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        let mut events = self.plain.iter().flat_map(|conversation| &conversation.events);
+        events.any(|event| matches!(event, Event::Silence(_)))
+    }
+
     /// The conversations that the differences name.
     #[must_use]
     pub fn involved(&self) -> String {

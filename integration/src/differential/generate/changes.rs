@@ -62,10 +62,18 @@ impl Generator {
     /// Other rules. Whoever loses its connection by that mostly comes again.
     fn push_policy(&mut self, policy: Policy) {
         let before = std::mem::replace(&mut self.policy, policy.clone());
-        self.push_change(Change::Policy(policy));
         if !self.flavour.is_dynamic {
+            self.push_change(Change::Policy(policy));
             return;
         }
+        for client in 0..self.clients.len() {
+            // Its end is to be seen.
+            if self.clients[client].is_stalled {
+                let action = self.resume(client);
+                self.settled(client, action);
+            }
+        }
+        self.push_change(Change::Policy(policy));
         for client in 0..self.clients.len() {
             let guest = &mut self.clients[client];
             let is_kicked = guest.is_online && is_kicked(guest.user, &before, &self.policy);
