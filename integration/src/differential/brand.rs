@@ -40,6 +40,8 @@ pub(super) struct Abilities {
     pub(super) has_wills: bool,
     pub(super) has_retained: bool,
     pub(super) qos_max: u8,
+    /// Of a subscription. Some deliver with its QoS what was published with less.
+    pub(super) subscription_qos_max: u8,
     /// Packets no broker has to like.
     pub(super) has_malformed: bool,
     /// Topics that begin with `$` but not `$SYS`.
@@ -57,6 +59,10 @@ pub(super) struct Abilities {
     pub(super) has_aliases_within_limits: bool,
     /// UNSUBSCRIBE of a version 3 client behind a mount point: mosquitto says yes and goes on delivering.
     pub(super) has_vain_unsubscribes: bool,
+    /// Clients without keep-alive.
+    pub(super) has_no_keep_alive: bool,
+    /// Topics that begin with a character of several bytes.
+    pub(super) has_wide_topics: bool,
     /// UNSUBSCRIBE of what the client has not subscribed to.
     pub(super) has_wrong_unsubscribes: bool,
     /// Messages sent again with DUP.
@@ -86,6 +92,7 @@ const MOSQUITTO: Abilities = Abilities {
     has_wills: true,
     has_retained: true,
     qos_max: 2,
+    subscription_qos_max: 2,
     has_malformed: true,
     has_dollar_topics: true,
     has_takeover: true,
@@ -94,6 +101,8 @@ const MOSQUITTO: Abilities = Abilities {
     has_wrong_aliases: true,
     has_aliases_within_limits: true,
     has_vain_unsubscribes: true,
+    has_no_keep_alive: true,
+    has_wide_topics: true,
     has_wrong_unsubscribes: true,
     has_repeats: true,
     has_overlaps: true,
@@ -137,10 +146,19 @@ impl Brand {
                 versions: &[Version::V31, Version::V311],
                 has_retained: false,
                 has_repeats: false,
+                has_floods: false,
                 ..other
             },
-            Brand::Amqtt => Abilities { versions: &[Version::V311], ..other },
-            Brand::Rumqttd => Abilities { versions: &[Version::V311], ..other },
+            Brand::Amqtt => {
+                Abilities { versions: &[Version::V311], subscription_qos_max: 0, ..other }
+            }
+            Brand::Rumqttd => Abilities {
+                versions: &[Version::V311],
+                subscription_qos_max: 0,
+                has_no_keep_alive: false,
+                has_wide_topics: false,
+                ..other
+            },
             Brand::Ejabberd => Abilities {
                 versions: &[Version::V311, Version::V5],
                 has_format_0: false,

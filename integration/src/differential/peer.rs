@@ -8,7 +8,7 @@
 //!
 //! The socket never blocks; who waits is [`mod@super::play`].
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpStream};
 use std::time::Duration;
@@ -67,6 +67,8 @@ pub(super) struct Peer {
     aliases: HashMap<u16, String>,
     /// Group of the last message sent under each Packet Identifier.
     groups: HashMap<u16, usize>,
+    /// Packet Identifiers of what the broker has yet to acknowledge.
+    awaited: HashSet<u16>,
 }
 
 impl Peer {
@@ -108,6 +110,7 @@ impl Peer {
             next_id: 0,
             aliases: HashMap::new(),
             groups: HashMap::new(),
+            awaited: HashSet::new(),
         })
     }
 
@@ -123,7 +126,18 @@ impl Peer {
     pub(super) fn take_id(&mut self, group: usize) -> u16 {
         self.next_id += 1;
         self.groups.insert(self.next_id, group);
+        self.awaited.insert(self.next_id);
         self.next_id
+    }
+
+    /// Whether the broker has acknowledged all it was sent.
+    pub(super) fn is_acknowledged(&self) -> bool {
+        self.awaited.is_empty()
+    }
+
+    /// Waits no longer for what it has not acknowledged.
+    pub(super) fn forget_awaited(&mut self) {
+        self.awaited.clear();
     }
 
     /// Queues bytes for one write.
@@ -247,6 +261,9 @@ impl Peer {
             self.state = if code == 0 { State::Live } else { State::Leaving };
         }
         self.events.push(event);
+        if let (4 | 7 | 9 | 11, &[high, low, ..]) = (head >> 4, &body[..]) {
+            self.awaited.remove(&u16::from_be_bytes([high, low]));
+        }
         match (head >> 4, &body[..]) {
             // A PUBREC with an error ends the exchange [MQTT-4.3.3-4].
             (5, [_, _, code, ..]) if *code >= 0x80 => {}

@@ -30,6 +30,10 @@ use crate::wait;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long nothing may come from a broker whose PINGRESP proves little.
 const LULL: Duration = Duration::from_millis(15);
+/// The same at the end of a scenario, after which nothing is seen any more.
+const LAST_LULL: Duration = Duration::from_millis(250);
+/// For acknowledgements of such a broker, which may have none to give.
+const ACK_PATIENCE: Duration = Duration::from_secs(1);
 /// Rounds of PINGREQs before a group counts as never quiet.
 const ROUNDS_MAX: usize = 100;
 /// One client in so many has a small window.
@@ -67,6 +71,9 @@ pub(super) fn play(scenario: &Scenario, side: &mut Side) -> Vec<Conversation> {
     };
     for group in &scenario.groups {
         player.play(group);
+    }
+    if player.brand.is_late() {
+        player.pump_for(LAST_LULL, |_| false);
     }
     let told = |peer: &mut Peer| Conversation {
         client: peer.client,
@@ -284,7 +291,17 @@ impl Player<'_> {
         }
     }
 
+    /// A broker that answers a PINGREQ ahead of its work at least acknowledges what it has done.
+    fn await_acknowledgements(&mut self) {
+        let is_done = |peer: &Peer| !can_ping(peer) || peer.is_acknowledged();
+        self.pump_for(ACK_PATIENCE, |peers| peers.iter().all(is_done));
+        self.peers.iter_mut().for_each(Peer::forget_awaited);
+    }
+
     fn await_quiet(&mut self) {
+        if self.brand.is_late() {
+            self.await_acknowledgements();
+        }
         for round in 0..ROUNDS_MAX {
             let known: usize = self.peers.iter().map(|peer| peer.events.len()).sum();
             for peer in self.peers.iter_mut().filter(|peer| can_ping(peer)) {

@@ -19,6 +19,8 @@ use crate::mqtt::{Client, Login, Message, Packet};
 use crate::{Folder, wait};
 
 const PLAIN: &str = "alone";
+/// Of who cleans up: rumqttd takes nobody without.
+const KEEP_ALIVE_S: u16 = 60;
 const ON_CARD: &str = "on-card";
 /// Looks that have to find the card's numbers the same: longer together than it takes to publish them.
 const STILL: usize = 6;
@@ -172,7 +174,8 @@ fn clean_up(scenario: &Scenario, side: &mut Side) -> io::Result<()> {
 
 /// Ends the session of `id`, and removes these retained messages.
 fn leave(side: &Side, id: &str, retained: &BTreeSet<&str>) -> io::Result<()> {
-    let login = Login { credentials: side.brand.credentials(id), ..Login::new(id) };
+    let credentials = side.brand.credentials(id);
+    let login = Login { credentials, keep_alive_s: KEEP_ALIVE_S, ..Login::new(id) };
     let mut client = Client::begin(side.port(), &login)?;
     client.login()?;
     for topic in retained {

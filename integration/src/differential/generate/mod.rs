@@ -68,6 +68,7 @@ pub fn generate(seed: u64, terms: Terms) -> Scenario {
     let clients = rng.between(3, 10);
     let mut topics: Vec<&str> = TOPICS.to_vec();
     topics.retain(|topic| abilities.has_dollar_topics || !topic.starts_with('$'));
+    topics.retain(|topic| abilities.has_wide_topics || topic.is_ascii());
     while topics.len() > flavour.topics {
         topics.swap_remove(rng.below(topics.len()));
     }

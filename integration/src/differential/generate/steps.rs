@@ -23,7 +23,10 @@ impl Generator {
         let is_clean = if is_persistent { self.rng.percent(15) && is_v5 } else { true };
         let mut login = Login::new("").version(version);
         login.is_clean = is_clean;
-        login.keep_alive_s = *self.rng.pick(&[0, 0, 60, 300, 10]);
+        login.keep_alive_s = match *self.rng.pick(&[0, 0, 60, 300, 10]) {
+            0 if !self.abilities.has_no_keep_alive => 60,
+            keep_alive_s => keep_alive_s,
+        };
         let is_online = self.clients[client].is_online;
         let is_anonymous =
             !is_persistent && !is_online && version != Version::V31 && self.rng.percent(5);
@@ -128,7 +131,7 @@ impl Generator {
                 filter = format!("$share/group/{filter}");
             }
             let qos = if self.rng.percent(self.flavour.sub_above_qos_0) {
-                *self.rng.pick(&[1, 2]).min(&self.abilities.qos_max)
+                *self.rng.pick(&[1, 2]).min(&self.abilities.subscription_qos_max)
             } else {
                 0
             };
