@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -9,7 +10,7 @@ use clap_complete::Shell;
 use mqttshim_agent::logs::Logs;
 
 use crate::config::{
-    ChannelChoice, Config, ConfigError, DecisionChoice, File, StackChoice, TrustChoice,
+    ChannelChoice, Config, ConfigError, DecisionChoice, File, PortChoice, StackChoice, TrustChoice,
 };
 use crate::{doctor, run};
 
@@ -98,9 +99,20 @@ struct Run {
     /// connects to PATH [default: local].
     #[arg(long, value_name = "local|emulated:PATH")]
     channel: Option<ChannelChoice>,
-    /// Where the connections live: `kernel`, this machine's own sockets [default: kernel].
-    #[arg(long, value_name = "kernel")]
+    /// Where the connections live: `kernel`, this machine's own sockets, or `smoltcp`, TCP/IP of our own on --port, with
+    /// --address [default: kernel].
+    #[arg(long, value_name = "kernel|smoltcp")]
     stack: Option<StackChoice>,
+    /// Where the frames of --stack smoltcp come from: `tap:INTERFACE`, a TAP device, which is made if there is none
+    /// (CAP_NET_ADMIN, unless it was made for this user).
+    #[arg(long, value_name = "tap:INTERFACE")]
+    port: Option<PortChoice>,
+    /// An address of --stack smoltcp, with the length of its network. Can be given several times.
+    #[arg(long, value_name = "ADDRESS/LENGTH")]
+    address: Vec<String>,
+    /// Where --stack smoltcp sends what is for other networks; only connections that the broker itself makes need it.
+    #[arg(long, value_name = "ADDRESS")]
+    gateway: Option<IpAddr>,
     /// How the card learns who may receive what. `observed`: from what mosquitto delivers; every PUBLISH of another broker goes to
     /// itself. `suback`: a granted SUBACK is permission; for brokers that authorise at SUBSCRIBE and PUBLISH [default: observed].
     #[arg(long, value_name = "observed|suback")]
@@ -139,6 +151,9 @@ impl Run {
             session_group: self.session_group,
             channel: self.channel,
             stack: self.stack,
+            port: self.port,
+            address: (!self.address.is_empty()).then_some(self.address),
+            gateway: self.gateway,
             trust: self.trust,
             queue_qos0_messages: self.queue_qos0_messages,
             decision: self.decision,
@@ -238,7 +253,7 @@ mod tests {
         {
             assert!(help.contains(word), "{word}");
         }
-        for word in ["doca", "smoltcp", "--device", "--port"] {
+        for word in ["doca", "--device", "xdp", "mem:"] {
             assert!(!help.contains(word), "{word}");
         }
     }

@@ -11,7 +11,7 @@
 //! bytes between the three in one pass. [`server`] is the thread that runs the passes; [`metrics`] and the agent's `logs` have
 //! threads of their own and never hold it up. [`cli`] is the program around it: [`config`], [`doctor`].
 //!
-//! Unsafe code: `stack::kernel` only (raw socket options and io_uring).
+//! Unsafe code: `stack::kernel` (raw socket options and io_uring) and `port::sys` only.
 
 #![deny(unsafe_code)]
 
@@ -23,6 +23,7 @@ pub mod descriptors;
 pub mod doctor;
 pub mod metrics;
 pub mod mqtt;
+pub mod port;
 pub mod run;
 pub mod server;
 pub mod stack;

@@ -8,13 +8,17 @@ use std::time::Duration;
 use mqttshim_agent::{Agent, AgentConfig, OpenError};
 use mqttshim_channel::emulated::{BindError, Listener};
 use rustix::io::Errno;
+use smoltcp::wire::IpCidr;
 
 use crate::card::CardConfig;
-use crate::config::{ChannelChoice, Config};
+use crate::config::{ChannelChoice, Config, PortChoice, StackConfig};
 use crate::descriptors::{self, TooFew};
 use crate::metrics::{self, Board, ServeError};
+use crate::port::tap::{Tap, TapError};
 use crate::server::{Host, RunError, Server};
+use crate::stack::Stack;
 use crate::stack::kernel::{Kernel, Uring};
+use crate::stack::smoltcp::Smoltcp;
 
 /// Why the server did not start, or stopped.
 #[derive(Debug, thiserror::Error)]
@@ -23,8 +27,11 @@ pub enum StartError {
     #[error(transparent)]
     Descriptors(#[from] TooFew),
     /// The kernel grants no epoll set.
-    #[error("cannot use the kernel's sockets: {0}")]
+    #[error("cannot wait for sockets: {0}")]
     Stack(#[source] Errno),
+    /// The TAP device cannot be used.
+    #[error("--port: {0}")]
+    Tap(#[from] TapError),
     /// The session path cannot be served.
     #[error(transparent)]
     Session(#[from] OpenError),
@@ -51,17 +58,38 @@ pub fn run(config: Config) -> Result<(), StartError> {
         let address = metrics::serve(address, Arc::clone(&board))?;
         tracing::info!(%address, "serving metrics");
     }
-    let stack = stack()?;
-    let host = host(&config, sockets_max)?;
-    tracing::info!(sockets_max, descriptors = available, channel = %config.channel, "serving");
-    let card = CardConfig { core: config.core, sockets_max };
-    let spin = Duration::from_micros(config.spin_us);
-    Server::new(stack, host, card, board, spin).run()?;
+    match &config.stack {
+        StackConfig::Kernel => serve(kernel()?, config, sockets_max, board)?,
+        StackConfig::Smoltcp { port: PortChoice::Tap(name), addresses, gateway } => {
+            let port = Tap::open(name)?;
+            let stack =
+                Smoltcp::new(port, addresses.clone(), *gateway).map_err(StartError::Stack)?;
+            tracing::info!(interface = name, addresses = %texts(addresses), "own TCP/IP on a TAP device");
+            serve(stack, config, sockets_max, board)?;
+        }
+    }
     tracing::info!("stopped");
     Ok(())
 }
 
-fn stack() -> Result<Kernel, StartError> {
+fn texts(addresses: &[IpCidr]) -> String {
+    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}
+
+fn serve(
+    stack: impl Stack,
+    config: Config,
+    sockets_max: usize,
+    board: Arc<Board>,
+) -> Result<(), StartError> {
+    let host = host(&config, sockets_max)?;
+    tracing::info!(sockets_max, channel = %config.channel, "serving");
+    let card = CardConfig { core: config.core, sockets_max };
+    let spin = Duration::from_micros(config.spin_us);
+    Ok(Server::new(stack, host, card, board, spin).run()?)
+}
+
+fn kernel() -> Result<Kernel, StartError> {
     let uring = match Uring::new() {
         Ok(uring) => Some(uring),
         Err(refused) => {

@@ -33,7 +33,6 @@ use crate::attach::Attach;
 use crate::attach::intercept::Intercept;
 use crate::card::{AsTold, Card, CardConfig, PolicyEpochs};
 use crate::metrics::{Board, Publisher, Snapshot};
-use crate::stack::kernel::Kernel;
 use crate::stack::{Event, Stack, Watch};
 
 /// Largest message between agent and card in one process: one full read of a client is one message.
@@ -94,8 +93,8 @@ pub enum RunError {
 }
 
 /// See the module.
-pub struct Server {
-    card: Card<Intercept, Kernel>,
+pub struct Server<S> {
+    card: Card<Intercept, S>,
     host: Host,
     publisher: Publisher,
     spin: Duration,
@@ -103,15 +102,15 @@ pub struct Server {
     events: Vec<Event>,
 }
 
-impl Server {
+impl<S: Stack> Server<S> {
     /// A server that has not begun. `spin`: how long it looks again, yielding, before it sleeps.
     pub fn new(
-        stack: Kernel,
+        stack: S,
         host: Host,
         config: CardConfig,
         board: Arc<Board>,
         spin: Duration,
-    ) -> Server {
+    ) -> Server<S> {
         let card = Card::new(Intercept::default(), stack, config);
         let publisher = Publisher::new(board);
         Server { card, host, publisher, spin, spun: Duration::ZERO, events: Vec::new() }

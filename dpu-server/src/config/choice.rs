@@ -22,6 +22,16 @@ pub enum ChannelChoice {
 pub enum StackChoice {
     /// The machine's own sockets.
     Kernel,
+    /// TCP/IP of our own, on a port.
+    Smoltcp,
+}
+
+/// Where the frames of a stack of our own come from.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(try_from = "String")]
+pub enum PortChoice {
+    /// The TAP device of this name.
+    Tap(String),
 }
 
 /// How the card learns who may receive what.
@@ -63,7 +73,19 @@ impl FromStr for StackChoice {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "kernel" => Ok(StackChoice::Kernel),
-            _ => Err(format!("{text:?} is no stack of this build; use kernel")),
+            "smoltcp" => Ok(StackChoice::Smoltcp),
+            _ => Err(format!("{text:?} is no stack of this build; use kernel, or smoltcp")),
+        }
+    }
+}
+
+impl FromStr for PortChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some(("tap", name)) if !name.is_empty() => Ok(PortChoice::Tap(name.to_owned())),
+            _ => Err(format!("{text:?} is no port of this build; use tap:INTERFACE")),
         }
     }
 }
@@ -113,4 +135,4 @@ macro_rules! from_text {
     )*};
 }
 
-from_text!(ChannelChoice, DecisionChoice, StackChoice, TrustChoice);
+from_text!(ChannelChoice, DecisionChoice, PortChoice, StackChoice, TrustChoice);

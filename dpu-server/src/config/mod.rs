@@ -11,7 +11,9 @@
 
 mod choice;
 mod nearest;
+mod stack;
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,7 +21,8 @@ use serde::Deserialize;
 
 use crate::mqtt::{CoreConfig, Limits, Mode, Trust};
 
-pub use choice::{ChannelChoice, DecisionChoice, StackChoice, TrustChoice};
+pub use choice::{ChannelChoice, DecisionChoice, PortChoice, StackChoice, TrustChoice};
+pub use stack::StackConfig;
 
 /// Sessions of one user, unless told otherwise.
 const SESSIONS_PER_UID_MAX: u32 = 256;
@@ -45,6 +48,12 @@ pub struct File {
     pub channel: Option<ChannelChoice>,
     /// `stack`
     pub stack: Option<StackChoice>,
+    /// `port`
+    pub port: Option<PortChoice>,
+    /// `address`
+    pub address: Option<Vec<String>>,
+    /// `gateway`
+    pub gateway: Option<IpAddr>,
     /// `trust`
     pub trust: Option<TrustChoice>,
     /// `queue_qos0_messages`
@@ -87,11 +96,14 @@ pub struct FileLimits {
 }
 
 /// The keys of a file, for messages about wrong ones.
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 16] = [
     "session",
     "session_group",
     "channel",
     "stack",
+    "port",
+    "address",
+    "gateway",
     "trust",
     "queue_qos0_messages",
     "decision",
@@ -122,6 +134,14 @@ const LIMIT_KEYS: [&str; 13] = [
 /// Why there is no configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
+    /// A key that does not go with the others.
+    #[error("{key}: {reason}")]
+    Together {
+        /// The key.
+        key: &'static str,
+        /// Why not, and what would.
+        reason: String,
+    },
     /// The file cannot be read.
     #[error("cannot read {}: {error}", path.display())]
     Read {
@@ -173,7 +193,7 @@ pub struct Config {
     /// How the host is reached.
     pub channel: ChannelChoice,
     /// Where the connections live.
-    pub stack: StackChoice,
+    pub stack: StackConfig,
     /// Where metrics are served, if they are.
     pub metrics: Option<String>,
     /// What is logged; `None`: the environment's RUST_LOG, or `info`.
@@ -218,6 +238,9 @@ impl File {
             session_group: self.session_group.or(other.session_group),
             channel: self.channel.or(other.channel),
             stack: self.stack.or(other.stack),
+            port: self.port.or(other.port),
+            address: self.address.or(other.address),
+            gateway: self.gateway.or(other.gateway),
             trust: self.trust.or(other.trust),
             queue_qos0_messages: self.queue_qos0_messages.or(other.queue_qos0_messages),
             decision: self.decision.or(other.decision),
@@ -234,8 +257,9 @@ impl File {
     /// Fills in the defaults and checks the bounds.
     ///
     /// # Errors
-    /// [`ConfigError::Range`].
+    /// [`ConfigError::Range`], [`ConfigError::Together`].
     pub fn check(self) -> Result<Config, ConfigError> {
+        let stack = stack::stack(&self)?;
         let limits = self.limits;
         let core = CoreConfig {
             trust: match self.trust {
@@ -263,7 +287,7 @@ impl File {
             session: self.session,
             session_group: self.session_group,
             channel: self.channel.unwrap_or(ChannelChoice::Local),
-            stack: self.stack.unwrap_or(StackChoice::Kernel),
+            stack,
             metrics: self.metrics,
             log: self.log,
             spin_us: range("spin_us", self.spin_us.unwrap_or(SPIN_US), 0, SPIN_US_MAX)?,

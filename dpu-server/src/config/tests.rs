@@ -106,7 +106,8 @@ fn the_lists_of_keys_are_those_of_the_types() {
 fn a_wrong_value_is_refused_with_the_valid_ones() {
     assert!(error("channel = \"doca\"").contains("this build has no DOCA"));
     assert!(error("channel = \"emulated:\"").contains("emulated:PATH"));
-    assert!(error("stack = \"smoltcp\"").contains("use kernel"));
+    assert!(error("stack = \"lwip\"").contains("use kernel, or smoltcp"));
+    assert!(error("port = \"eth0\"").contains("tap:INTERFACE"));
     assert!(error("trust = \"blind\"").contains("use observed, or suback"));
     assert!(error("decision = \"dry\"").contains("use live, or shadow"));
     assert!(error("metrics = 5").contains("line 1"));
@@ -141,4 +142,25 @@ fn the_command_line_goes_before_the_file() {
 fn a_missing_file_is_named() {
     let error = File::read(Path::new("/nonexistent/card.toml")).unwrap_err().to_string();
     assert!(error.starts_with("cannot read /nonexistent/card.toml"), "{error}");
+}
+
+#[test]
+fn a_stack_of_our_own_needs_a_port_and_addresses_and_the_kernel_s_none() {
+    let own = "stack = \"smoltcp\"\n";
+    assert!(error(own).contains("tap:INTERFACE"));
+    let on_port = format!("{own}port = \"tap:mq0\"\n");
+    assert!(error(&on_port).contains("10.0.0.1/24"));
+    for none in ["10.0.0.1", "224.0.0.1/4", "0.0.0.0/0", "::1/128", "host/24"] {
+        assert!(error(&format!("{on_port}address = [\"{none}\"]")).contains(none), "{none}");
+    }
+    let whole = format!("{on_port}address = [\"10.0.0.1/24\", \"fd00::1/64\"]\n");
+    let Ok(Config { stack: StackConfig::Smoltcp { addresses, .. }, .. }) =
+        parse(&whole).unwrap().check()
+    else {
+        panic!("{whole}");
+    };
+    assert_eq!(addresses.len(), 2);
+    assert!(error(&format!("{whole}gateway = \"10.0.1.1\"")).contains("10.0.1.1"));
+    assert!(parse(&format!("{whole}gateway = \"10.0.0.254\"")).unwrap().check().is_ok());
+    assert!(error("port = \"tap:mq0\"").contains("stack smoltcp"));
 }

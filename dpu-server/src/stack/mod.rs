@@ -15,6 +15,7 @@
 mod batch;
 pub mod kernel;
 pub mod memory;
+pub mod smoltcp;
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;

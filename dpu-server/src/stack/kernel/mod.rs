@@ -13,7 +13,7 @@
 //! What it does not do: decide anything. Bounds: one descriptor a socket; events are taken 256 at a time.
 
 #[allow(unsafe_code, reason = "no crate carries any option by its number")]
-mod options;
+pub(in crate::stack) mod options;
 mod plain;
 mod ports;
 mod sockets;

@@ -22,7 +22,7 @@ pub(super) fn is_no_delay(level: i32, name: i32) -> bool {
 }
 
 /// `getsockopt(2)`.
-pub(super) fn get(
+pub(in crate::stack) fn get(
     descriptor: &OwnedFd,
     level: i32,
     name: i32,
@@ -52,7 +52,12 @@ pub(super) fn get(
 }
 
 /// `setsockopt(2)`.
-pub(super) fn set(descriptor: &OwnedFd, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
+pub(in crate::stack) fn set(
+    descriptor: &OwnedFd,
+    level: i32,
+    name: i32,
+    value: &[u8],
+) -> Result<(), Errno> {
     if !is_foreign_level(descriptor, level) {
         if !travels(level, name) {
             return Err(Errno::NOPROTOOPT);

@@ -1,0 +1,81 @@
+//! Which stack, on which port, with which addresses: keys that mean something together only.
+
+use std::net::IpAddr;
+
+use smoltcp::wire::{IpAddress, IpCidr};
+
+use super::{ConfigError, File, PortChoice, StackChoice};
+
+/// Addresses of a card; smoltcp's room for them.
+const ADDRESSES_MAX: usize = 8;
+
+/// Where the connections live.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum StackConfig {
+    /// On the machine's own sockets.
+    Kernel,
+    /// On a stack of our own.
+    Smoltcp {
+        /// Where its frames come from.
+        port: PortChoice,
+        /// Its addresses, at least one.
+        addresses: Vec<IpCidr>,
+        /// Who takes what is for elsewhere.
+        gateway: Option<IpAddr>,
+    },
+}
+
+/// What the keys `stack`, `port`, `address` and `gateway` say together.
+pub(super) fn stack(file: &File) -> Result<StackConfig, ConfigError> {
+    let wrong = |key, reason: String| Err(ConfigError::Together { key, reason });
+    if file.stack.unwrap_or(StackChoice::Kernel) == StackChoice::Kernel {
+        let unused = [
+            ("port", file.port.is_some()),
+            ("address", file.address.is_some()),
+            ("gateway", file.gateway.is_some()),
+        ];
+        return match unused.iter().find(|(_, is_said)| *is_said) {
+            Some((key, _)) => {
+                wrong(key, "goes with stack smoltcp; the kernel has its own".to_owned())
+            }
+            None => Ok(StackConfig::Kernel),
+        };
+    }
+    let Some(port) = file.port.clone() else {
+        return wrong("port", "is missing: stack smoltcp needs one, tap:INTERFACE".to_owned());
+    };
+    let said = file.address.as_deref().unwrap_or_default();
+    if said.is_empty() || said.len() > ADDRESSES_MAX {
+        let reason = format!(
+            "stack smoltcp needs 1 to {ADDRESSES_MAX} addresses, like 10.0.0.1/24; {} are said",
+            said.len()
+        );
+        return wrong("address", reason);
+    }
+    let mut addresses = Vec::new();
+    for text in said {
+        match text.parse::<IpCidr>() {
+            Ok(address) if is_one_host(address.address()) => addresses.push(address),
+            _ => {
+                return wrong(
+                    "address",
+                    format!(
+                        "{text:?} is no host's address with the length of its network, like 10.0.0.1/24"
+                    ),
+                );
+            }
+        }
+    }
+    let gateway = file.gateway;
+    if let Some(gateway) = gateway
+        && !addresses.iter().any(|own| own.contains_addr(&gateway.into()))
+    {
+        return wrong("gateway", format!("{gateway} is in no network of the addresses"));
+    }
+    Ok(StackConfig::Smoltcp { port, addresses, gateway })
+}
+
+fn is_one_host(address: IpAddress) -> bool {
+    let is_everybody = matches!(address, IpAddress::Ipv4(v4) if v4.is_broadcast());
+    address.is_unicast() && !IpAddr::from(address).is_loopback() && !is_everybody
+}

@@ -1,0 +1,71 @@
+//! Where the card's frames come from and go to.
+//!
+//! | port | frames | for |
+//! |---|---|---|
+//! | [`tap`] | a TAP device | laptops, containers, tests |
+//!
+//! A port has two halves, so that what a frame brings about can leave while the burst it came in goes on.
+
+#[allow(unsafe_code, reason = "no library attaches a TAP device")]
+mod sys;
+pub mod tap;
+
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
+
+/// An Ethernet address.
+pub type Mac = [u8; 6];
+
+/// What a port does for the stack, and what it carries.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Capabilities {
+    /// The longest IP packet, in bytes.
+    pub mtu: usize,
+    /// Checksums of received TCP segments are right, or left out by a sender on the same machine: they are not looked at.
+    pub is_verified: bool,
+}
+
+/// Frames that arrived.
+pub trait Receive {
+    /// Hands at most `frames_max` frames to `each`, in order, and gives their memory back. Says how many there were.
+    ///
+    /// # Errors
+    /// When the port is gone.
+    fn burst(&mut self, frames_max: usize, each: impl FnMut(&mut [u8])) -> Result<usize, Errno>;
+}
+
+/// Room for frames to send.
+pub trait Transmit {
+    /// Whether a frame can be taken now.
+    fn has_room(&mut self) -> bool;
+
+    /// Takes a frame of `length` bytes, which `fill` writes whole. Without room it is lost, and counted.
+    fn frame<R>(&mut self, length: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R;
+
+    /// Lets the frames taken since the last call go.
+    ///
+    /// # Errors
+    /// When the port is gone.
+    fn kick(&mut self) -> Result<(), Errno>;
+}
+
+/// A network port: both halves, used by one thread.
+pub trait Port {
+    /// The receiving half.
+    type Receive: Receive;
+    /// The sending half.
+    type Transmit: Transmit;
+
+    /// Both halves.
+    fn halves(&mut self) -> (&mut Self::Receive, &mut Self::Transmit);
+
+    /// What it carries.
+    fn capabilities(&self) -> Capabilities;
+
+    /// The card's own address on it.
+    fn mac(&self) -> Mac;
+
+    /// Readable while frames wait.
+    fn readiness(&self) -> BorrowedFd<'_>;
+}

@@ -1,0 +1,211 @@
+//! A TAP device: the card is one host on an Ethernet link whose other end is the kernel's interface of that name.
+//!
+//! For a laptop, containers and tests: no driver has to know of it, and a device made for a user beforehand (`ip tuntap add`)
+//! needs no privilege. Each frame is a system call.
+//! Source: Documentation/networking/tuntap.rst.
+
+use std::fs;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use super::{Capabilities, Mac, Port, Receive, Transmit, sys};
+
+const DEVICE: &str = "/dev/net/tun";
+/// Bytes before a packet on Ethernet.
+const ETHERNET_BYTES: usize = 14;
+/// RFC 8200 §5; less carries no IPv6, and RFC 9293 wants 576 at least.
+const MTU_MIN: usize = 1280;
+const MTU_MAX: usize = 65_521;
+
+/// Why a device cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TapError {
+    /// There is no such name.
+    #[error("{0:?} is no name of an interface: 1 to 15 bytes")]
+    Name(String),
+    /// The kernel has no TAP devices.
+    #[error("cannot open {DEVICE}: {0}; the kernel's module is tun (modprobe tun)")]
+    Device(#[source] Errno),
+    /// It may not be used.
+    #[error(
+        "cannot use the TAP device {name}: {error}; it takes CAP_NET_ADMIN, or a device made for this user: \
+         ip tuntap add dev {name} mode tap user $USER. --stack kernel needs neither"
+    )]
+    Attach {
+        /// Its name.
+        name: String,
+        /// What the system said.
+        #[source]
+        error: Errno,
+    },
+    /// It does not say what it is.
+    #[error("cannot read {path}: {reason}")]
+    Read {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Tap {
+    receive: Incoming,
+    transmit: Outgoing,
+    mac: Mac,
+    mtu: usize,
+}
+
+/// The receiving half.
+#[derive(Debug)]
+pub struct Incoming {
+    device: OwnedFd,
+    frame: Vec<u8>,
+}
+
+/// The sending half.
+#[derive(Debug)]
+pub struct Outgoing {
+    device: OwnedFd,
+    frame: Vec<u8>,
+    is_gone: Option<Errno>,
+}
+
+impl Tap {
+    /// Opens the device of this name, made now if there is none. One that was made now is gone with the process.
+    ///
+    /// # Errors
+    /// See [`TapError`].
+    pub fn open(name: &str) -> Result<Tap, TapError> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let device = rustix::fs::open(DEVICE, flags, Mode::empty()).map_err(TapError::Device)?;
+        let request =
+            sys::InterfaceName::new(name).ok_or_else(|| TapError::Name(name.to_owned()))?;
+        sys::attach_tap(&device, &request)
+            .map_err(|error| TapError::Attach { name: name.to_owned(), error })?;
+        let mtu: usize = read(name, "mtu", |text| text.parse().ok())?;
+        let mtu = mtu.clamp(MTU_MIN, MTU_MAX);
+        let mac = card_mac(read(name, "address", parse_mac)?);
+        let copy = device.try_clone().map_err(|error| TapError::Attach {
+            name: name.to_owned(),
+            error: Errno::from_io_error(&error).unwrap_or(Errno::MFILE),
+        })?;
+        let frame = vec![0; ETHERNET_BYTES + mtu];
+        Ok(Tap {
+            receive: Incoming { device, frame: frame.clone() },
+            transmit: Outgoing { device: copy, frame, is_gone: None },
+            mac,
+            mtu,
+        })
+    }
+}
+
+/// What sysfs says of an interface.
+fn read<T>(name: &str, what: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, TapError> {
+    let path = format!("/sys/class/net/{name}/{what}");
+    let text = fs::read_to_string(&path)
+        .map_err(|error| TapError::Read { path: path.clone(), reason: error.to_string() })?;
+    parse(text.trim()).ok_or(TapError::Read { path, reason: format!("{text:?} is none") })
+}
+
+fn parse_mac(text: &str) -> Option<Mac> {
+    let mut mac = [0; 6];
+    let mut parts = text.split(':');
+    for byte in &mut mac {
+        *byte = u8::from_str_radix(parts.next()?, 16).ok()?;
+    }
+    parts.next().is_none().then_some(mac)
+}
+
+/// The card's address: another than the interface's, the same each time.
+fn card_mac(mut interface: Mac) -> Mac {
+    interface[0] = (interface[0] | 2) & !1;
+    interface[5] ^= 1;
+    interface
+}
+
+impl Receive for Incoming {
+    fn burst(
+        &mut self,
+        frames_max: usize,
+        mut each: impl FnMut(&mut [u8]),
+    ) -> Result<usize, Errno> {
+        for taken in 0..frames_max {
+            match rustix::io::read(&self.device, &mut self.frame[..]) {
+                Ok(length) => each(&mut self.frame[..length]),
+                Err(Errno::AGAIN) => return Ok(taken),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(frames_max)
+    }
+}
+
+impl Transmit for Outgoing {
+    fn has_room(&mut self) -> bool {
+        self.is_gone.is_none()
+    }
+
+    fn frame<R>(&mut self, length: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {
+        let outcome = fill(&mut self.frame[..length]);
+        match rustix::io::write(&self.device, &self.frame[..length]) {
+            // An interface that is down takes nothing (EIO), a full one neither: frames are lost on any link.
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::IO | Errno::NOBUFS | Errno::NOMEM) => {}
+            Err(error) => self.is_gone = Some(error),
+        }
+        outcome
+    }
+
+    fn kick(&mut self) -> Result<(), Errno> {
+        self.is_gone.map_or(Ok(()), Err)
+    }
+}
+
+impl Port for Tap {
+    type Receive = Incoming;
+    type Transmit = Outgoing;
+
+    fn halves(&mut self) -> (&mut Incoming, &mut Outgoing) {
+        (&mut self.receive, &mut self.transmit)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { mtu: self.mtu, is_verified: false }
+    }
+
+    fn mac(&self) -> Mac {
+        self.mac
+    }
+
+    fn readiness(&self) -> BorrowedFd<'_> {
+        self.receive.device.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_card_s_address_is_a_local_one_and_not_the_interface_s() {
+        let interface = parse_mac("3e:22:0a:ff:00:01").unwrap();
+        let card = card_mac(interface);
+        assert_eq!((card[0] & 3, card[5]), (2, 0));
+        assert_ne!(card, interface);
+        assert_eq!(parse_mac("3e:22:0a:ff:00"), None);
+        assert_eq!(parse_mac("3e:22:0a:ff:00:01:02"), None);
+    }
+
+    #[test]
+    fn a_name_that_is_none_is_refused() {
+        let refused = Tap::open("a name of more than fifteen bytes");
+        assert!(
+            refused.is_err_and(|error| error.to_string().contains("no name")
+                || matches!(error, TapError::Device(_)))
+        );
+    }
+}

@@ -1,0 +1,361 @@
+//! The socket calls, on the stack without port and clock. [`super`] adds these.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use mqttshim_schema::{How, SocketOption};
+use rustix::io::Errno;
+use smoltcp::socket::tcp::State;
+
+use super::connection::{Connection, Stage};
+use super::listener::{Listener, Name};
+use super::options::{Options, tell_state};
+use super::segment::Flow;
+use super::sockets::{Role, Socket, unspecified_like};
+use super::tcp::Tcp;
+use crate::stack::{AcceptError, End, Ends, Event, Key, Received, Sent};
+
+impl Tcp {
+    pub(super) fn bind(
+        &mut self,
+        key: Key,
+        uid: u32,
+        address: SocketAddr,
+        options: &[SocketOption<'_>],
+    ) -> Result<SocketAddr, Errno> {
+        let options = with_options(Options::new(address), options)?;
+        let effects = options.effects();
+        let plain = plain(address.ip());
+        if !plain.is_unspecified() && !self.link.is_own(plain) {
+            return Err(Errno::ADDRNOTAVAIL);
+        }
+        let name = self.sockets.claim(
+            key,
+            Name {
+                address,
+                uid,
+                may_share_port: effects.may_share_port,
+                may_reuse: effects.may_reuse,
+                is_v6_only: effects.is_v6_only,
+                is_listening: false,
+            },
+        )?;
+        self.sockets.insert(key, name, options, Role::Named(None));
+        Ok(name.address)
+    }
+
+    pub(super) fn listen(
+        &mut self,
+        key: Key,
+        backlog: i32,
+        options: &[SocketOption<'_>],
+    ) -> Result<SocketAddr, Errno> {
+        let socket = self.sockets.get_mut(key)?;
+        let Role::Named(listener) = &mut socket.role else { return Err(Errno::INVAL) };
+        if let Some(listener) = listener {
+            listener.set_backlog(backlog);
+            return Ok(socket.name.address);
+        }
+        let options = with_options(socket.options.clone(), options)?;
+        let effects = options.effects();
+        let name = Name {
+            may_share_port: effects.may_share_port,
+            may_reuse: effects.may_reuse,
+            is_listening: true,
+            ..socket.name
+        };
+        let name = self.sockets.claim(key, name)?;
+        self.sockets.remove(key);
+        self.sockets.insert(key, name, options, Role::Named(Some(Listener::new(backlog))));
+        Ok(name.address)
+    }
+
+    pub(super) fn accept(&mut self, listener: Key, key: Key) -> Result<Ends, AcceptError> {
+        let socket = self.sockets.get_mut(listener).map_err(AcceptError::Failed)?;
+        let (name, options) = (socket.name, socket.options.clone());
+        let Role::Named(Some(from)) = &mut socket.role else {
+            return Err(AcceptError::Failed(Errno::INVAL));
+        };
+        let id = from.queue.pop_front().ok_or(AcceptError::Empty)?;
+        let connection = &mut self.connections[id as usize];
+        connection.stage = Stage::Held;
+        connection.key = Some(key);
+        connection.is_abortive = options.effects().is_abortive;
+        self.sockets.insert(key, name, options, Role::Connected(id));
+        self.tell(id);
+        Ok(self.ends(key, id))
+    }
+
+    /// Both ends as the holder of `key` sees them.
+    fn ends(&self, key: Key, id: u32) -> Ends {
+        let (local, peer) = self.flow(id);
+        match self.sockets.get(key) {
+            Ok(socket) => Ends { local: socket.name.seen(local), peer: socket.name.seen(peer) },
+            Err(_) => Ends { local, peer },
+        }
+    }
+
+    pub(super) fn connect(
+        &mut self,
+        now: Duration,
+        key: Key,
+        uid: u32,
+        address: SocketAddr,
+        options: &[SocketOption<'_>],
+    ) -> Result<SocketAddr, Errno> {
+        let (mut name, options) = match self.sockets.get(key) {
+            Ok(socket) => match socket.role {
+                Role::Connected(_) => return Err(Errno::ISCONN),
+                Role::Named(_) | Role::Gone => {
+                    (socket.name, with_options(socket.options.clone(), options)?)
+                }
+            },
+            Err(_) => {
+                let own = unspecified_like(address);
+                (Name::unbound(own, uid), with_options(Options::new(own), options)?)
+            }
+        };
+        let remote = SocketAddr::new(plain(address.ip()), address.port());
+        let bound = plain(name.address.ip());
+        let source =
+            if bound.is_unspecified() { self.link.source(remote.ip()) } else { Some(bound) };
+        let source = source.ok_or(Errno::NETUNREACH)?;
+        self.link.next_hop(remote.ip()).ok_or(Errno::NETUNREACH)?;
+        let local = self.local_end(source, name.address.port(), remote)?;
+        let flow = Flow { local, remote };
+        name.address = name.seen(local);
+        let mut connection =
+            Connection::new(flow, None, Stage::Connecting, self.sockets.buffers(key));
+        connection.key = Some(key);
+        connection.is_abortive = options.effects().is_abortive;
+        self.begin_connect(&mut connection, flow)?;
+        self.sockets.remove(key);
+        let id = self.insert(connection);
+        self.sockets.insert(key, name, options, Role::Connected(id));
+        self.seek(now, id);
+        Ok(name.address)
+    }
+
+    /// An end of the card's that makes a new flow.
+    fn local_end(
+        &mut self,
+        ip: IpAddr,
+        port: u16,
+        remote: SocketAddr,
+    ) -> Result<SocketAddr, Errno> {
+        if port != 0 {
+            let local = SocketAddr::new(ip, port);
+            return if self.has_flow(Flow { local, remote }) {
+                Err(Errno::ADDRNOTAVAIL)
+            } else {
+                Ok(local)
+            };
+        }
+        for _ in 0..u16::MAX {
+            let local = SocketAddr::new(ip, self.sockets.next_port());
+            if !self.has_flow(Flow { local, remote }) {
+                return Ok(local);
+            }
+        }
+        Err(Errno::ADDRNOTAVAIL)
+    }
+
+    pub(super) fn connect_result(&mut self, key: Key) -> Option<Result<Ends, Errno>> {
+        let id = self.sockets.connection(key)?;
+        let connection = &mut self.connections[id as usize];
+        if connection.stage != Stage::Connecting {
+            return None;
+        }
+        if let Some(error) = connection.error.take() {
+            connection.stage = Stage::Orphaned;
+            connection.key = None;
+            self.sockets.lost(key);
+            self.soil(id);
+            return Some(Err(error));
+        }
+        if matches!(connection.socket().state(), State::SynSent | State::SynReceived) {
+            return None;
+        }
+        connection.stage = Stage::Held;
+        Some(Ok(self.ends(key, id)))
+    }
+
+    pub(super) fn option(
+        &mut self,
+        key: Key,
+        level: i32,
+        name: i32,
+        value: &mut [u8],
+    ) -> Result<usize, Errno> {
+        let id = self.sockets.connection(key);
+        let bytes = self.sockets.get(key)?.options.get(level, name, value)?;
+        match (level, name) {
+            (libc::SOL_SOCKET, libc::SO_ERROR) => {
+                let error = id.and_then(|id| self.connections[id as usize].error.take());
+                let number = error.map_or(0, Errno::raw_os_error).to_ne_bytes();
+                value[..bytes].copy_from_slice(&number[..bytes]);
+            }
+            (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => {
+                let listens = matches!(self.sockets.get(key)?.role, Role::Named(Some(_)));
+                let number = i32::from(listens).to_ne_bytes();
+                value[..bytes].copy_from_slice(&number[..bytes]);
+            }
+            (libc::IPPROTO_TCP, libc::TCP_INFO) => {
+                let socket = self.sockets.get(key)?;
+                tell_state(&mut value[..bytes], self.state(socket));
+            }
+            _ => {}
+        }
+        Ok(bytes)
+    }
+
+    /// As `include/net/tcp_states.h` numbers them.
+    fn state(&self, socket: &Socket) -> u8 {
+        match &socket.role {
+            Role::Named(None) | Role::Gone => 7,
+            Role::Named(Some(_)) => 10,
+            Role::Connected(id) => match self.connections[*id as usize].socket().state() {
+                State::Established => 1,
+                State::SynSent => 2,
+                State::SynReceived => 3,
+                State::FinWait1 => 4,
+                State::FinWait2 => 5,
+                State::TimeWait => 6,
+                State::Closed | State::Listen => 7,
+                State::CloseWait => 8,
+                State::LastAck => 9,
+                State::Closing => 11,
+            },
+        }
+    }
+
+    pub(super) fn set_option(
+        &mut self,
+        key: Key,
+        level: i32,
+        name: i32,
+        value: &[u8],
+    ) -> Result<(), Errno> {
+        let socket = self.sockets.get_mut(key)?;
+        socket.options.set(level, name, value)?;
+        let effects = socket.options.effects();
+        if let Role::Connected(id) = socket.role {
+            self.connections[id as usize].is_abortive = effects.is_abortive;
+        }
+        Ok(())
+    }
+
+    pub(super) fn recv(&mut self, now: Duration, key: Key, buffer: &mut [u8]) -> Received {
+        let Ok(socket) = self.sockets.get(key) else { return Received::Gone(Errno::BADF) };
+        let Role::Connected(id) = socket.role else {
+            return match socket.role {
+                Role::Gone => Received::Fin,
+                _ => Received::Gone(Errno::NOTCONN),
+            };
+        };
+        let connection = &mut self.connections[id as usize];
+        let taken = connection.receive(buffer);
+        if taken > 0 {
+            // The window may have grown.
+            self.schedule(now, id);
+            return Received::Bytes(taken);
+        }
+        let connection = &mut self.connections[id as usize];
+        // As Linux has it: after the client's FIN a reader is told of nothing more.
+        if connection.is_finished || connection.is_read_shut {
+            return Received::Fin;
+        }
+        match connection.error.take() {
+            Some(error) => Received::Gone(error),
+            None if connection.is_end_told => Received::Fin,
+            None => Received::Empty,
+        }
+    }
+
+    /// Takes one connection's part of a batch into its buffer.
+    pub(super) fn send(&mut self, key: Key, part: &[std::io::IoSlice<'_>]) -> Sent {
+        let Some(id) = self.sockets.connection(key) else { return Sent::Gone(Errno::PIPE) };
+        let connection = &mut self.connections[id as usize];
+        if let Some(error) = connection.error.take() {
+            return Sent::Gone(error);
+        }
+        if !connection.socket().may_send() {
+            return Sent::Gone(Errno::PIPE);
+        }
+        let mut sent = 0;
+        for slice in part {
+            let taken = connection.send(slice);
+            sent += taken;
+            if taken < slice.len() {
+                connection.is_full = true;
+                break;
+            }
+        }
+        self.soil(id);
+        if sent == 0 { Sent::Full } else { Sent::Bytes(sent) }
+    }
+
+    pub(super) fn shutdown(&mut self, key: Key, how: How) -> Result<(), Errno> {
+        let id = match &self.sockets.get(key)?.role {
+            Role::Connected(id) => *id,
+            Role::Gone | Role::Named(_) => return Err(Errno::NOTCONN),
+        };
+        let connection = &mut self.connections[id as usize];
+        if connection.place().is_none() {
+            return Err(Errno::NOTCONN);
+        }
+        if matches!(how, How::Read | How::Both) {
+            connection.is_read_shut = true;
+            self.events.push(Event::Socket { key, readable: true, writable: false, ended: true });
+        }
+        if matches!(how, How::Write | How::Both) {
+            self.connections[id as usize].socket_mut().close();
+            self.soil(id);
+        }
+        Ok(())
+    }
+
+    pub(super) fn close(&mut self, key: Key, end: End) {
+        let Some(socket) = self.sockets.remove(key) else { return };
+        match socket.role {
+            Role::Connected(id) => self.let_go(id, end == End::Reset),
+            Role::Named(Some(listener)) => {
+                for id in listener.queue {
+                    self.let_go(id, true);
+                }
+                // Those whose handshake is under way will find nobody.
+                let half_open: Vec<u32> = self
+                    .connections
+                    .iter()
+                    .filter(|(_, it)| it.stage == Stage::HalfOpen(key))
+                    .map(|(id, _)| id as u32)
+                    .collect();
+                for id in half_open {
+                    self.let_go(id, true);
+                }
+            }
+            Role::Named(None) | Role::Gone => {}
+        }
+    }
+
+    fn let_go(&mut self, id: u32, is_reset: bool) {
+        self.connections[id as usize].let_go(is_reset);
+        self.free_flow(id);
+        self.soil(id);
+    }
+}
+
+fn with_options(mut kept: Options, options: &[SocketOption<'_>]) -> Result<Options, Errno> {
+    for option in options {
+        kept.set(option.level, option.name, option.value)?;
+    }
+    Ok(kept)
+}
+
+/// An address of IPv4 that is written as one of IPv6 is one of IPv4.
+fn plain(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(ip, IpAddr::V4),
+        IpAddr::V4(_) => ip,
+    }
+}

@@ -1,0 +1,265 @@
+//! Our own TCP/IP over a port: smoltcp's state machine for each connection, everything around it ours.
+//!
+//! | | |
+//! |---|---|
+//! | [`tcp`] | from a frame to its connection, and back; pure: no port, no clock |
+//! | [`calls`], [`sockets`], [`listener`], [`options`] | the socket calls on it |
+//! | [`link`], [`neighbors`] | Ethernet, ARP, neighbour discovery |
+//! | [`segment`], [`guard`] | what is looked at, and put right, before smoltcp sees a segment |
+//! | [`connection`], [`device`], [`clock`] | one smoltcp socket and what it needs |
+//! | [`wheel`] | deadlines |
+//!
+//! This module adds the port and the clock: bursts of frames, one wake-up of the port for all that leaves.
+
+mod calls;
+mod clock;
+mod connection;
+mod device;
+mod guard;
+mod link;
+mod listener;
+mod neighbors;
+mod options;
+mod segment;
+mod sockets;
+mod tcp;
+mod wheel;
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use mqttshim_schema::{How, SocketOption};
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use smoltcp::wire::IpCidr;
+
+use self::tcp::{Setup, Tcp};
+use super::{AcceptError, Batch, End, Ends, Event, Key, Received, Sends, Sent, Stack, Watch};
+use crate::port::{Port, Receive, Transmit};
+
+/// Frames taken between two looks at what is to be sent.
+const BURST_FRAMES: usize = 64;
+/// Bursts of one wait: then the card has its turn.
+const BURSTS_MAX: usize = 16;
+/// Descriptors looked at in one wait.
+const EVENTS_MAX: usize = 64;
+/// The epoll entry of the port.
+const PORT: u64 = u64::MAX;
+/// How soon a port that takes no more frames is tried again.
+const FULL_PAUSE: Duration = Duration::from_micros(200);
+
+/// See the module.
+pub struct Smoltcp<P> {
+    tcp: Tcp,
+    port: P,
+    epoll: OwnedFd,
+    ready: Vec<epoll::Event>,
+    start: Instant,
+    /// Taken from bursts that went on after the last wait.
+    may_have_more: bool,
+    sends: Sends,
+}
+
+impl<P: Port> Smoltcp<P> {
+    /// A stack on `port` with these addresses. `gateway`: who takes what is for elsewhere.
+    ///
+    /// # Errors
+    /// What `epoll_create1` or `getrandom` report.
+    pub fn new(port: P, addresses: Vec<IpCidr>, gateway: Option<IpAddr>) -> Result<Self, Errno> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let data = epoll::EventData::new_u64(PORT);
+        epoll::add(&epoll, port.readiness(), data, epoll::EventFlags::IN)?;
+        let mut seed = [0; 8];
+        rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())?;
+        let setup = Setup {
+            mac: port.mac(),
+            addresses,
+            gateway,
+            capabilities: port.capabilities(),
+            seed: u64::from_ne_bytes(seed),
+        };
+        Ok(Smoltcp {
+            tcp: Tcp::new(setup),
+            port,
+            epoll,
+            ready: Vec::with_capacity(EVENTS_MAX),
+            start: Instant::now(),
+            may_have_more: true,
+            sends: Sends::default(),
+        })
+    }
+
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Frames in, deadlines, frames out.
+    fn turn(&mut self) -> Result<(), Errno> {
+        let mut bursts = 0;
+        loop {
+            let now = self.start.elapsed();
+            let (receive, transmit) = self.port.halves();
+            let tcp = &mut self.tcp;
+            let frames = receive.burst(BURST_FRAMES, |frame| tcp.frame(now, frame, transmit))?;
+            tcp.expire(now);
+            tcp.flush(now, transmit);
+            transmit.kick()?;
+            bursts += 1;
+            self.may_have_more = frames == BURST_FRAMES;
+            if !self.may_have_more || bursts == BURSTS_MAX {
+                return Ok(());
+            }
+        }
+    }
+
+    /// How long nothing is due.
+    fn rest(&mut self, timeout: Option<Duration>) -> Option<Duration> {
+        if self.may_have_more || !self.tcp.events.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let now = self.now();
+        let due = self.tcp.deadline().map(|at| {
+            let pause = at.saturating_sub(now);
+            // Due now, and still not done: the port takes no more.
+            if pause.is_zero() { FULL_PAUSE } else { pause }
+        });
+        [timeout, due].into_iter().flatten().min()
+    }
+}
+
+impl<P> std::fmt::Debug for Smoltcp<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Smoltcp").finish_non_exhaustive()
+    }
+}
+
+impl<P: Port> Stack for Smoltcp<P> {
+    fn bind(
+        &mut self,
+        key: Key,
+        uid: u32,
+        address: SocketAddr,
+        options: &[SocketOption<'_>],
+    ) -> Result<SocketAddr, Errno> {
+        self.tcp.bind(key, uid, address, options)
+    }
+
+    fn listen(
+        &mut self,
+        key: Key,
+        backlog: i32,
+        options: &[SocketOption<'_>],
+    ) -> Result<SocketAddr, Errno> {
+        self.tcp.listen(key, backlog, options)
+    }
+
+    fn accept(&mut self, listener: Key, key: Key) -> Result<Ends, AcceptError> {
+        self.tcp.accept(listener, key)
+    }
+
+    fn connect(
+        &mut self,
+        key: Key,
+        uid: u32,
+        address: SocketAddr,
+        options: &[SocketOption<'_>],
+    ) -> Result<SocketAddr, Errno> {
+        self.tcp.connect(self.now(), key, uid, address, options)
+    }
+
+    fn connect_result(&mut self, key: Key) -> Option<Result<Ends, Errno>> {
+        self.tcp.connect_result(key)
+    }
+
+    fn option(
+        &mut self,
+        key: Key,
+        level: i32,
+        name: i32,
+        value: &mut [u8],
+    ) -> Result<usize, Errno> {
+        self.tcp.option(key, level, name, value)
+    }
+
+    fn set_option(&mut self, key: Key, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
+        self.tcp.set_option(key, level, name, value)
+    }
+
+    fn recv(&mut self, key: Key, buffer: &mut [u8]) -> Received {
+        self.tcp.recv(self.now(), key, buffer)
+    }
+
+    fn send(&mut self, batch: &Batch<'_>, sent: &mut Vec<Sent>) {
+        sent.clear();
+        let now = self.now();
+        for (key, part) in batch.iter() {
+            sent.push(self.tcp.send(key, part));
+        }
+        self.sends.batched += batch.len() as u64;
+        let (_, transmit) = self.port.halves();
+        self.tcp.flush(now, transmit);
+        // A port that is gone shows in the next wait.
+        let _ = transmit.kick();
+    }
+
+    fn shutdown(&mut self, key: Key, how: How) -> Result<(), Errno> {
+        self.tcp.shutdown(key, how)
+    }
+
+    fn close(&mut self, key: Key, end: End) {
+        self.tcp.close(key, end);
+    }
+
+    fn watch(
+        &mut self,
+        watch: Watch,
+        descriptor: BorrowedFd<'_>,
+        writable: bool,
+    ) -> Result<(), Errno> {
+        let data = epoll::EventData::new_u64(u64::from(watch.0));
+        let mut flags = epoll::EventFlags::IN;
+        flags.set(epoll::EventFlags::OUT, writable);
+        match epoll::add(&self.epoll, descriptor, data, flags) {
+            Err(Errno::EXIST) => epoll::modify(&self.epoll, descriptor, data, flags),
+            added => added,
+        }
+    }
+
+    fn unwatch(&mut self, descriptor: BorrowedFd<'_>) {
+        // A failure means that it was not watched.
+        let _ = epoll::delete(&self.epoll, descriptor);
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> Result<(), Errno> {
+        self.turn()?;
+        let timeout = self.rest(timeout).map(|timeout| {
+            Timespec::try_from(timeout).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 })
+        });
+        self.ready.clear();
+        match epoll::wait(self.epoll.as_fd(), spare_capacity(&mut self.ready), timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+        let mut has_frames = false;
+        for ready in &self.ready {
+            match ready.data.u64() {
+                PORT => has_frames = true,
+                watch => events.push(Event::Watched(Watch(watch as u32))),
+            }
+        }
+        if has_frames || self.tcp.events.is_empty() {
+            self.turn()?;
+        }
+        events.append(&mut self.tcp.events);
+        Ok(())
+    }
+
+    fn sends(&self) -> Sends {
+        self.sends
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,491 @@
+//! The stack without its port and its clock: frames in, frames out, and sockets named by keys.
+//!
+//! ```text
+//! frame ─► link ─► flow? ──yes─► guard ─► connection ─┬─► dirty list ─► flush ─► frames
+//!           │        └─no─► listener: half open       └─► wheel: deadlines
+//!           └─ ARP, NDP                                └─► events for its holder
+//! ```
+//!
+//! A segment costs one look-up and touches one connection. What has nothing to send is on no list; what waits for time is in
+//! the wheel.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use slab::Slab;
+use smoltcp::iface::{Config, Interface, PollResult, SocketSet};
+use smoltcp::socket::tcp::State;
+use smoltcp::wire::{HardwareAddress, IpCidr};
+
+use super::clock;
+use super::connection::{Connection, Stage};
+use super::device::{OnePacket, capabilities};
+use super::guard::{Verdict, judge};
+use super::link::{Frame, Link};
+use super::listener::HALF_OPEN_MAX;
+use super::neighbors::Search;
+use super::segment::{Arrival, Flow, Segment, arrival};
+use super::sockets::Sockets;
+use super::wheel::{Due, Wheel};
+use crate::port::{Capabilities, Mac, Transmit};
+use crate::stack::{Event, Key};
+
+/// What a stack is made with.
+#[derive(Clone, Debug)]
+pub(super) struct Setup {
+    pub(super) mac: Mac,
+    pub(super) addresses: Vec<IpCidr>,
+    pub(super) gateway: Option<IpAddr>,
+    pub(super) capabilities: Capabilities,
+    /// From the machine's source of randomness: initial sequence numbers and ports follow from it.
+    pub(super) seed: u64,
+}
+
+/// See the module.
+pub(super) struct Tcp {
+    iface: Interface,
+    /// What has no connection is answered from here: ICMP, and segments of unknown flows.
+    nobody: SocketSet<'static>,
+    pub(super) link: Link,
+    capabilities: Capabilities,
+    flows: HashMap<Flow, u32>,
+    pub(super) connections: Slab<Connection>,
+    pub(super) sockets: Sockets,
+    wheel: Wheel,
+    due: Vec<Due>,
+    dirty: VecDeque<u32>,
+    pub(super) searches: Vec<Search>,
+    pub(super) events: Vec<Event>,
+}
+
+impl Tcp {
+    pub(super) fn new(setup: Setup) -> Tcp {
+        let mut config = Config::new(HardwareAddress::Ip);
+        config.random_seed = setup.seed;
+        let mut iface = Interface::new(
+            config,
+            &mut Nowhere(setup.capabilities),
+            clock::instant(Duration::ZERO),
+        );
+        iface.update_ip_addrs(|own| {
+            for address in &setup.addresses {
+                // As many as smoltcp has room for; the configuration allows no more.
+                let _ = own.push(*address);
+            }
+        });
+        Tcp {
+            iface,
+            nobody: SocketSet::new(Vec::new()),
+            link: Link::new(setup.mac, setup.addresses, setup.gateway),
+            capabilities: setup.capabilities,
+            flows: HashMap::new(),
+            connections: Slab::new(),
+            sockets: Sockets::new(setup.seed),
+            wheel: Wheel::new(),
+            due: Vec::new(),
+            dirty: VecDeque::new(),
+            searches: Vec::new(),
+            events: Vec::new(),
+        }
+    }
+
+    /// A frame arrived.
+    pub(super) fn frame(&mut self, now: Duration, frame: &mut [u8], out: &mut impl Transmit) {
+        let Frame::Packet(packet, from) = self.link.receive(frame, out) else {
+            return self.found();
+        };
+        match arrival(packet, self.capabilities.is_verified) {
+            Arrival::Segment(segment) if self.link.is_own(segment.flow.local.ip()) => {
+                self.segment(now, segment, packet, from, out);
+            }
+            Arrival::Other => self.answer(now, packet, from, out),
+            Arrival::Segment(_) | Arrival::Broken => {}
+        }
+    }
+
+    fn segment(
+        &mut self,
+        now: Duration,
+        segment: Segment,
+        packet: &mut [u8],
+        from: Mac,
+        out: &mut impl Transmit,
+    ) {
+        if let Some(id) = self.flows.get(&segment.flow).copied() {
+            if self.known(now, id, &segment, packet, out) {
+                return;
+            }
+            self.remove(id);
+        }
+        let is_first = segment.syn && segment.acknowledged.is_none() && !segment.rst;
+        match self.sockets.listener(segment.flow.local) {
+            Some(listener) if is_first => self.open(now, listener, &segment, packet, from, out),
+            _ => self.answer(now, packet, from, out),
+        }
+    }
+
+    /// A segment of a connection. `false`: the connection is over, and the segment opens another.
+    fn known(
+        &mut self,
+        now: Duration,
+        id: u32,
+        segment: &Segment,
+        packet: &mut [u8],
+        out: &mut impl Transmit,
+    ) -> bool {
+        let connection = &mut self.connections[id as usize];
+        let mut length = packet.len();
+        if let Some(place) = connection.place() {
+            match judge(segment, &place, &mut connection.window_told) {
+                Verdict::Drop => return true,
+                Verdict::Reopen => return false,
+                Verdict::Challenge => {
+                    length =
+                        segment.clone().into_probe(packet, place.expected, place.unacknowledged);
+                }
+                Verdict::Pass { acknowledged, window } => {
+                    if let Some(number) = acknowledged {
+                        segment.acknowledge(packet, number);
+                    }
+                    if let Some(window) = window {
+                        segment.offer(packet, window);
+                    }
+                }
+            }
+        } else if segment.syn {
+            connection.begins_at(segment.sequence);
+        }
+        self.feed(now, id, &packet[..length], out);
+        self.touched(now, id, segment.rst);
+        true
+    }
+
+    /// Lets smoltcp have a packet of a connection.
+    fn feed(&mut self, now: Duration, id: u32, packet: &[u8], out: &mut impl Transmit) {
+        let connection = &mut self.connections[id as usize];
+        let mut device = OnePacket {
+            arrived: Some(packet),
+            out,
+            header: self.link.header(connection.mac.unwrap_or_default()),
+            capabilities: self.capabilities,
+            numbers: &mut connection.numbers,
+        };
+        self.iface.poll_ingress_single(clock::instant(now), &mut device, &mut connection.set);
+    }
+
+    /// Answers a packet that belongs to no connection: a ping, or a segment, with RST.
+    fn answer(&mut self, now: Duration, packet: &[u8], from: Mac, out: &mut impl Transmit) {
+        if !out.has_room() {
+            return;
+        }
+        let mut device = OnePacket {
+            arrived: Some(packet),
+            out,
+            header: self.link.header(from),
+            capabilities: self.capabilities,
+            numbers: &mut None,
+        };
+        self.iface.poll_ingress_single(clock::instant(now), &mut device, &mut self.nobody);
+    }
+
+    /// The first segment of a connection.
+    fn open(
+        &mut self,
+        now: Duration,
+        key: Key,
+        segment: &Segment,
+        packet: &[u8],
+        from: Mac,
+        out: &mut impl Transmit,
+    ) {
+        self.make_room(key);
+        let Some((listener, buffers)) = self.sockets.listening(key) else { return };
+        if !listener.has_room() {
+            return;
+        }
+        let mut connection =
+            Connection::new(segment.flow, Some(from), Stage::HalfOpen(key), buffers);
+        connection.begins_at(segment.sequence);
+        let local = segment.flow.local;
+        if connection.socket_mut().listen((local.ip(), local.port())).is_err() {
+            return;
+        }
+        let id = self.insert(connection);
+        let serial = self.connections[id as usize].serial;
+        if let Some((listener, _)) = self.sockets.listening(key) {
+            listener.begin(id, serial);
+        }
+        self.feed(now, id, packet, out);
+        self.touched(now, id, false);
+    }
+
+    /// Keeps the half-open connections of a listener within their bound.
+    fn make_room(&mut self, key: Key) {
+        loop {
+            let connections = &self.connections;
+            let is_half_open = |id: u32, serial: u64| {
+                connections
+                    .get(id as usize)
+                    .is_some_and(|it| it.serial == serial && it.stage == Stage::HalfOpen(key))
+            };
+            let Some((listener, _)) = self.sockets.listening(key) else { return };
+            if listener.is_worth_tidying() {
+                listener.tidy(is_half_open);
+            }
+            if listener.half_open_count < HALF_OPEN_MAX {
+                return;
+            }
+            match listener.oldest() {
+                Some((id, serial)) if is_half_open(id, serial) => self.remove(id),
+                Some(_) => {}
+                None => return,
+            }
+        }
+    }
+
+    /// Takes a connection in.
+    pub(super) fn insert(&mut self, mut connection: Connection) -> u32 {
+        connection.serial = self.sockets.next_serial();
+        let flow = connection.flow;
+        let id = self.connections.insert(connection) as u32;
+        self.flows.insert(flow, id);
+        id
+    }
+
+    /// Whether there is such a connection.
+    pub(super) fn has_flow(&self, flow: Flow) -> bool {
+        self.flows.contains_key(&flow)
+    }
+
+    /// Lets smoltcp begin the card's own connect.
+    pub(super) fn begin_connect(
+        &mut self,
+        connection: &mut Connection,
+        flow: Flow,
+    ) -> Result<(), Errno> {
+        let context = self.iface.context();
+        connection
+            .socket_mut()
+            .connect(context, flow.remote, flow.local)
+            .map_err(|_| Errno::ADDRNOTAVAIL)
+    }
+
+    /// Forgets a connection without a word to its client.
+    pub(super) fn remove(&mut self, id: u32) {
+        let connection = self.connections.remove(id as usize);
+        if self.flows.get(&connection.flow) == Some(&id) {
+            self.flows.remove(&connection.flow);
+        }
+        match connection.stage {
+            Stage::HalfOpen(key) => self.sockets.half_open_over(key),
+            Stage::Queued(key) => {
+                if let Some((listener, _)) = self.sockets.listening(key) {
+                    listener.queue.retain(|queued| *queued != id);
+                }
+            }
+            Stage::Connecting | Stage::Held | Stage::Orphaned => {
+                if let Some(key) = connection.key {
+                    self.sockets.lost(key);
+                }
+            }
+        }
+    }
+
+    /// Something happened to a connection: whoever is concerned is told, and what is due is noted.
+    pub(super) fn touched(&mut self, now: Duration, id: u32, by_reset: bool) {
+        self.advance_stage(id);
+        let connection = &mut self.connections[id as usize];
+        connection.note_fin();
+        if connection.is_over() && connection.error.is_none() && !connection.is_end_told {
+            connection.error = Some(match (by_reset, connection.stage) {
+                (true, Stage::Connecting) => Errno::CONNREFUSED,
+                (true, _) => Errno::CONNRESET,
+                (false, _) => Errno::TIMEDOUT,
+            });
+        }
+        if connection.stage == Stage::Orphaned && connection.socket().recv_queue() > 0 {
+            // Nobody will ever read it (RFC 9293 §3.10.4; RFC 1122 §4.2.2.13).
+            connection.socket_mut().abort();
+        }
+        self.free_flow(id);
+        self.tell(id);
+        self.schedule(now, id);
+    }
+
+    /// A connection that is over keeps nobody from the next one of its flow.
+    pub(super) fn free_flow(&mut self, id: u32) {
+        let connection = &self.connections[id as usize];
+        if connection.is_over() && self.flows.get(&connection.flow) == Some(&id) {
+            self.flows.remove(&connection.flow);
+        }
+    }
+
+    /// Handshakes that are over.
+    fn advance_stage(&mut self, id: u32) {
+        let connection = &mut self.connections[id as usize];
+        let Stage::HalfOpen(key) = connection.stage else { return };
+        let state = connection.socket().state();
+        if matches!(state, State::SynReceived | State::Listen | State::Closed) {
+            return;
+        }
+        connection.stage = Stage::Queued(key);
+        self.sockets.half_open_over(key);
+        if let Some((listener, _)) = self.sockets.listening(key) {
+            listener.queue.push_back(id);
+            self.events.push(Event::Socket { key, readable: true, writable: false, ended: false });
+        }
+    }
+
+    /// Tells the holder what it does not know.
+    pub(super) fn tell(&mut self, id: u32) {
+        let connection = &mut self.connections[id as usize];
+        let Some(key) = connection.key else { return };
+        let unread = connection.socket().recv_queue();
+        let is_gone = connection.error.is_some();
+        let has_ended = is_gone || connection.is_finished;
+        let is_connected = connection.stage == Stage::Connecting
+            && (is_gone || connection.socket().state() == State::Established);
+        let is_news = has_ended && !connection.is_end_told;
+        let readable = unread > connection.told_bytes || is_news;
+        let writable = is_connected
+            || (connection.is_full && (is_gone || connection.socket().can_send()))
+            || (is_news && is_gone);
+        connection.told_bytes = unread;
+        connection.is_end_told |= has_ended;
+        if writable {
+            connection.is_full = false;
+        }
+        if readable || writable {
+            self.events.push(Event::Socket { key, readable, writable, ended: has_ended });
+        }
+    }
+
+    /// Puts a connection on the dirty list if it has something to send now, and into the wheel for later.
+    pub(super) fn schedule(&mut self, now: Duration, id: u32) {
+        let connection = &mut self.connections[id as usize];
+        if connection.is_dirty {
+            return;
+        }
+        connection.bound_silence();
+        let instant = clock::instant(now);
+        match self.iface.poll_at(instant, &connection.set) {
+            Some(at) if at <= instant => self.soil(id),
+            Some(at) => {
+                let at = clock::millisecond(at);
+                if connection.armed.is_none_or(|armed| at < armed) {
+                    connection.armed = Some(at);
+                    self.wheel.put(Due { id, at });
+                }
+            }
+            None => self.reap(id),
+        }
+    }
+
+    /// Puts a connection on the dirty list.
+    pub(super) fn soil(&mut self, id: u32) {
+        let connection = &mut self.connections[id as usize];
+        if !connection.is_dirty {
+            connection.is_dirty = true;
+            self.dirty.push_back(id);
+        }
+    }
+
+    /// Forgets a connection that is over, unless somebody holds it still.
+    fn reap(&mut self, id: u32) {
+        let connection = &self.connections[id as usize];
+        let is_held =
+            matches!(connection.stage, Stage::Held | Stage::Connecting | Stage::Queued(_));
+        if connection.is_over() && !is_held {
+            self.remove(id);
+        }
+    }
+
+    /// Sends what there is to send, as long as the port takes it.
+    pub(super) fn flush(&mut self, now: Duration, out: &mut impl Transmit) {
+        self.ask(now, out);
+        for _ in 0..self.dirty.len() {
+            if !out.has_room() {
+                return;
+            }
+            let Some(id) = self.dirty.pop_front() else { return };
+            let Some(connection) = self.connections.get_mut(id as usize) else { continue };
+            if !std::mem::take(&mut connection.is_dirty) {
+                continue;
+            }
+            let Some(mac) = connection.mac else { continue };
+            let mut device = OnePacket {
+                arrived: None,
+                out,
+                header: self.link.header(mac),
+                capabilities: self.capabilities,
+                numbers: &mut connection.numbers,
+            };
+            let instant = clock::instant(now);
+            while self.iface.poll_egress(instant, &mut device, &mut connection.set)
+                != PollResult::None
+            {}
+            self.touched(now, id, false);
+        }
+    }
+
+    /// Deadlines that came.
+    pub(super) fn expire(&mut self, now: Duration) {
+        let mut due = std::mem::take(&mut self.due);
+        self.wheel.advance(now.as_millis() as u64, &mut due);
+        for entry in due.drain(..) {
+            if let Some(connection) = self.connections.get_mut(entry.id as usize)
+                && connection.armed == Some(entry.at)
+            {
+                connection.armed = None;
+                self.schedule(now, entry.id);
+            }
+        }
+        self.due = due;
+    }
+
+    /// When something is due; `None`: nothing ever, by itself.
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        if !self.dirty.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let timer = self.wheel.next().map(Duration::from_millis);
+        [timer, self.next_ask()].into_iter().flatten().min()
+    }
+
+    /// The ends of a connection, for whoever got it from `name`.
+    pub(super) fn flow(&self, id: u32) -> (SocketAddr, SocketAddr) {
+        let flow = &self.connections[id as usize].flow;
+        (flow.local, flow.remote)
+    }
+}
+
+/// A port for the moment the interface is made, when nothing moves.
+struct Nowhere(Capabilities);
+
+impl smoltcp::phy::Device for Nowhere {
+    type RxToken<'a> = super::device::Arrived<'a>;
+    type TxToken<'a> = Lost;
+
+    fn receive(&mut self, _: smoltcp::time::Instant) -> Option<(Self::RxToken<'_>, Lost)> {
+        None
+    }
+
+    fn transmit(&mut self, _: smoltcp::time::Instant) -> Option<Lost> {
+        None
+    }
+
+    fn capabilities(&self) -> smoltcp::phy::DeviceCapabilities {
+        capabilities(&self.0)
+    }
+}
+
+/// A token that is never made.
+enum Lost {}
+
+impl smoltcp::phy::TxToken for Lost {
+    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, _: usize, _: F) -> R {
+        match self {}
+    }
+}

@@ -1,0 +1,84 @@
+//! ARP, neighbour discovery, pings, and where a connection of the card's own goes.
+
+use smoltcp::wire::{ArpOperation, ArpPacket, ArpRepr, EthernetAddress, Ipv4Address};
+
+use super::wire::{Faults, Wire};
+use super::{CLIENT_MAC, PORT, Queue, SERVER_MAC, at, ip, milliseconds, server, stack};
+use crate::stack::{Event, Key};
+
+const CLIENT: Key = Key(1);
+
+fn arp(operation: ArpOperation, asked: [u8; 4]) -> Vec<u8> {
+    let repr = ArpRepr::EthernetIpv4 {
+        operation,
+        source_hardware_addr: EthernetAddress(CLIENT_MAC),
+        source_protocol_addr: Ipv4Address::new(10, 0, 0, 2),
+        target_hardware_addr: EthernetAddress([0; 6]),
+        target_protocol_addr: Ipv4Address::from(asked),
+    };
+    let mut frame = vec![0; 14 + 28];
+    frame[..6].fill(0xff);
+    frame[6..12].copy_from_slice(&CLIENT_MAC);
+    frame[12..14].copy_from_slice(&[8, 6]);
+    repr.emit(&mut ArpPacket::new_unchecked(&mut frame[14..]));
+    frame
+}
+
+#[test]
+fn who_asks_for_the_card_is_answered_and_nobody_else() {
+    let mut tcp = server();
+    let mut queue = Queue::default();
+    tcp.frame(milliseconds(0), &mut arp(ArpOperation::Request, [10, 0, 0, 1]), &mut queue);
+    let [answer] = &queue.frames[..] else { panic!("{queue:?}") };
+    assert_eq!((&answer[..6], &answer[6..12]), (&CLIENT_MAC[..], &SERVER_MAC[..]));
+    let answer = ArpRepr::parse(&ArpPacket::new_checked(&answer[14..]).unwrap()).unwrap();
+    assert!(
+        matches!(answer, ArpRepr::EthernetIpv4 { operation: ArpOperation::Reply, source_hardware_addr, .. }
+        if source_hardware_addr.0 == SERVER_MAC)
+    );
+    let mut queue = Queue::default();
+    tcp.frame(milliseconds(0), &mut arp(ArpOperation::Request, [10, 0, 0, 3]), &mut queue);
+    assert!(queue.frames.is_empty());
+}
+
+#[test]
+fn a_neighbour_that_does_not_answer_is_unreachable_after_three_questions() {
+    for address in ["10.0.0.99", "fd00::99"] {
+        let mut tcp = stack(CLIENT_MAC, &["10.0.0.2/24", "fd00::2/64"]);
+        tcp.connect(milliseconds(0), CLIENT, 0, at(address, PORT), &[]).unwrap();
+        let mut queue = Queue::default();
+        for second in 0..4 {
+            tcp.flush(milliseconds(second * 1000), &mut queue);
+        }
+        assert_eq!(queue.frames.len(), 3);
+        assert!(
+            tcp.events
+                .iter()
+                .any(|event| matches!(event, Event::Socket { key: CLIENT, writable: true, .. }))
+        );
+        let result = tcp.connect_result(CLIENT);
+        assert_eq!(result, Some(Err(rustix::io::Errno::HOSTUNREACH)));
+    }
+}
+
+#[test]
+fn what_is_beyond_the_link_needs_a_gateway() {
+    let mut tcp = stack(CLIENT_MAC, &["10.0.0.2/24"]);
+    let refused = tcp.connect(milliseconds(0), CLIENT, 0, at("192.0.2.1", PORT), &[]);
+    assert_eq!(refused, Err(rustix::io::Errno::NETUNREACH));
+    assert_eq!(tcp.link.next_hop(ip("10.0.0.77")), Some(ip("10.0.0.77")));
+}
+
+#[test]
+fn a_refused_connect_says_so() {
+    let mut wire = Wire::new(Faults::default(), 1);
+    wire.ends[0].connect(wire.now, CLIENT, 0, at("10.0.0.1", PORT + 1), &[]).unwrap();
+    while wire.ends[0].connect_result(CLIENT).is_none() {
+        wire.settle();
+        if let Some(result) = wire.ends[0].connect_result(CLIENT) {
+            assert_eq!(result, Err(rustix::io::Errno::CONNREFUSED));
+            return;
+        }
+        assert!(wire.sleep());
+    }
+}
