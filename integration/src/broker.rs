@@ -20,6 +20,8 @@ pub struct BrokerSetup<'a> {
     pub session: Option<&'a Path>,
     /// Its port; `None`: any.
     pub port: Option<u16>,
+    /// Listens at all addresses, not just the loopback's.
+    pub is_everywhere: bool,
     /// More lines for its configuration.
     pub config: &'a str,
     /// The command that runs mosquitto; empty: the installed one.
@@ -87,7 +89,11 @@ impl Broker {
             Some(_) => "broker",
             None => "plain-broker",
         });
-        let config = folder.write(&format!("{name}.conf"), &config(port, setup.config));
+        let mut text = config(port, setup.config);
+        if setup.is_everywhere {
+            text = text.replacen(" 127.0.0.1", "", 1);
+        }
+        let config = folder.write(&format!("{name}.conf"), &text);
         let mut command = match setup.program {
             [] => command(setup.session, port),
             [program, arguments @ ..] => {

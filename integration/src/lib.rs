@@ -25,6 +25,7 @@ pub mod differential;
 pub mod folder;
 pub mod metrics;
 pub mod mqtt;
+pub mod namespace;
 pub mod needs;
 pub mod parity;
 pub mod paths;

@@ -4,7 +4,6 @@
 //! needs no privilege. Each frame is a system call.
 //! Source: Documentation/networking/tuntap.rst.
 
-use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
@@ -25,8 +24,11 @@ pub enum TapError {
     /// There is no such name.
     #[error("{0:?} is no name of an interface: 1 to 15 bytes")]
     Name(String),
-    /// The kernel has no TAP devices.
-    #[error("cannot open {DEVICE}: {0}; the kernel's module is tun (modprobe tun)")]
+    /// The kernel has no TAP devices, or not for this user.
+    #[error(
+        "cannot open {DEVICE}: {0}; it takes the kernel's module tun (modprobe tun), the right to read and write that file, \
+         and CAP_NET_ADMIN or a device made for this user. --stack kernel needs none of it"
+    )]
     Device(#[source] Errno),
     /// It may not be used.
     #[error(
@@ -41,12 +43,15 @@ pub enum TapError {
         error: Errno,
     },
     /// It does not say what it is.
-    #[error("cannot read {path}: {reason}")]
-    Read {
-        /// The file.
-        path: String,
-        /// What is wrong with it.
-        reason: String,
+    #[error("cannot ask the interface {name} for its {what}: {error}")]
+    Ask {
+        /// Its name.
+        name: String,
+        /// What was asked for.
+        what: &'static str,
+        /// What the system said.
+        #[source]
+        error: Errno,
     },
 }
 
@@ -86,9 +91,11 @@ impl Tap {
             sys::InterfaceName::new(name).ok_or_else(|| TapError::Name(name.to_owned()))?;
         sys::attach_tap(&device, &request)
             .map_err(|error| TapError::Attach { name: name.to_owned(), error })?;
-        let mtu: usize = read(name, "mtu", |text| text.parse().ok())?;
+        let asked = |what, error| TapError::Ask { name: name.to_owned(), what, error };
+        let mtu = sys::mtu(&request).map_err(|error| asked("MTU", error))?;
         let mtu = mtu.clamp(MTU_MIN, MTU_MAX);
-        let mac = card_mac(read(name, "address", parse_mac)?);
+        let interface = sys::mac(&request).map_err(|error| asked("address", error))?;
+        let mac = card_mac(interface);
         let copy = device.try_clone().map_err(|error| TapError::Attach {
             name: name.to_owned(),
             error: Errno::from_io_error(&error).unwrap_or(Errno::MFILE),
@@ -101,23 +108,6 @@ impl Tap {
             mtu,
         })
     }
-}
-
-/// What sysfs says of an interface.
-fn read<T>(name: &str, what: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, TapError> {
-    let path = format!("/sys/class/net/{name}/{what}");
-    let text = fs::read_to_string(&path)
-        .map_err(|error| TapError::Read { path: path.clone(), reason: error.to_string() })?;
-    parse(text.trim()).ok_or(TapError::Read { path, reason: format!("{text:?} is none") })
-}
-
-fn parse_mac(text: &str) -> Option<Mac> {
-    let mut mac = [0; 6];
-    let mut parts = text.split(':');
-    for byte in &mut mac {
-        *byte = u8::from_str_radix(parts.next()?, 16).ok()?;
-    }
-    parts.next().is_none().then_some(mac)
 }
 
 /// The card's address: another than the interface's, the same each time.
@@ -192,12 +182,10 @@ mod tests {
 
     #[test]
     fn the_card_s_address_is_a_local_one_and_not_the_interface_s() {
-        let interface = parse_mac("3e:22:0a:ff:00:01").unwrap();
+        let interface = [0x3c, 0x22, 0x0a, 0xff, 0x00, 0x01];
         let card = card_mac(interface);
         assert_eq!((card[0] & 3, card[5]), (2, 0));
         assert_ne!(card, interface);
-        assert_eq!(parse_mac("3e:22:0a:ff:00"), None);
-        assert_eq!(parse_mac("3e:22:0a:ff:00:01:02"), None);
     }
 
     #[test]

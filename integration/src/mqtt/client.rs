@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use super::packet::{Login, Message, Packet, Version, encode_publish, packet, string};
@@ -34,6 +34,18 @@ impl Client {
         (client, is_present)
     }
 
+    /// The same at an address that is not this machine's.
+    ///
+    /// # Panics
+    /// If the broker does not accept.
+    #[track_caller]
+    pub fn connect_to(address: SocketAddr, login: &Login) -> (Client, bool) {
+        let stream = TcpStream::connect(address).expect("a broker listens");
+        let mut client = Client::over(stream, login).expect("a socket that was made");
+        let is_present = client.login().expect("the broker accepts the client");
+        (client, is_present)
+    }
+
     /// A clean client of MQTT 3.1.1.
     ///
     /// # Panics
@@ -49,7 +61,10 @@ impl Client {
     /// # Errors
     /// As TCP.
     pub fn begin(port: u16, login: &Login) -> io::Result<Client> {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        Client::over(TcpStream::connect((Ipv4Addr::LOCALHOST, port))?, login)
+    }
+
+    fn over(stream: TcpStream, login: &Login) -> io::Result<Client> {
         stream.set_nodelay(true)?;
         Ok(Client {
             stream,
