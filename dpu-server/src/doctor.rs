@@ -6,6 +6,7 @@ use mqttshim_agent::{Agent, AgentConfig, OpenError};
 
 use crate::config::Config;
 use crate::descriptors;
+use crate::port::tap::Tap;
 use crate::stack::kernel::Uring;
 
 /// Prints the stacks and channels of this build, and what of them this machine refuses.
@@ -17,6 +18,12 @@ pub fn list(out: &mut impl Write) -> io::Result<()> {
     match Uring::new() {
         Ok(_) => writeln!(out, "  kernel          available; sends are batched by io_uring")?,
         Err(refused) => writeln!(out, "  kernel          available; plain sends ({refused})")?,
+    }
+    writeln!(out, "  smoltcp         available, on a port")?;
+    writeln!(out, "ports")?;
+    match Tap::check() {
+        Ok(()) => writeln!(out, "  tap:INTERFACE   available")?,
+        Err(refused) => writeln!(out, "  tap:INTERFACE   {refused}")?,
     }
     writeln!(out, "channels")?;
     writeln!(out, "  local           available; the agent lives inside dpu-server")?;

@@ -80,13 +80,20 @@ pub struct Outgoing {
 }
 
 impl Tap {
+    /// Whether this user may open TAP devices at all.
+    ///
+    /// # Errors
+    /// [`TapError::Device`].
+    pub fn check() -> Result<(), TapError> {
+        open_device().map(drop)
+    }
+
     /// Opens the device of this name, made now if there is none. One that was made now is gone with the process.
     ///
     /// # Errors
     /// See [`TapError`].
     pub fn open(name: &str) -> Result<Tap, TapError> {
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let device = rustix::fs::open(DEVICE, flags, Mode::empty()).map_err(TapError::Device)?;
+        let device = open_device()?;
         let request =
             sys::InterfaceName::new(name).ok_or_else(|| TapError::Name(name.to_owned()))?;
         sys::attach_tap(&device, &request)
@@ -108,6 +115,11 @@ impl Tap {
             mtu,
         })
     }
+}
+
+fn open_device() -> Result<OwnedFd, TapError> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    rustix::fs::open(DEVICE, flags, Mode::empty()).map_err(TapError::Device)
 }
 
 /// The card's address: another than the interface's, the same each time.

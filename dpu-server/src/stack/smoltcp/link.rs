@@ -121,10 +121,8 @@ impl Link {
         match [header[12], header[13]] {
             ARP => self.arp(packet, from, out),
             IPV4 if packet[0] >> 4 == 4 => return Frame::Packet(packet, from),
-            IPV6 if packet[0] >> 4 == 6 => {
-                if !self.discovery(packet, from, out) {
-                    return Frame::Packet(packet, from);
-                }
+            IPV6 if packet[0] >> 4 == 6 && !self.discovery(packet, from, out) => {
+                return Frame::Packet(packet, from);
             }
             _ => {}
         }

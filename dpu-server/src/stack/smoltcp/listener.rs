@@ -6,7 +6,7 @@
 //! comes again (as Linux has it).
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 /// Handshakes of one listener under way at a time.
 pub(super) const HALF_OPEN_MAX: usize = 4096;
@@ -73,7 +73,7 @@ impl Name {
     pub(super) fn seen(&self, end: SocketAddr) -> SocketAddr {
         match end.ip() {
             IpAddr::V4(ip) if self.address.is_ipv6() => {
-                SocketAddr::new(IpAddr::V6(Ipv6Addr::from(ip.to_ipv6_mapped())), end.port())
+                SocketAddr::new(IpAddr::V6(ip.to_ipv6_mapped()), end.port())
             }
             _ => end,
         }

@@ -2,12 +2,12 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`tcp`] | from a frame to its connection, and back; pure: no port, no clock |
-//! | [`calls`], [`sockets`], [`listener`], [`options`] | the socket calls on it |
-//! | [`link`], [`neighbors`] | Ethernet, ARP, neighbour discovery |
-//! | [`segment`], [`guard`] | what is looked at, and put right, before smoltcp sees a segment |
-//! | [`connection`], [`device`], [`clock`] | one smoltcp socket and what it needs |
-//! | [`wheel`] | deadlines |
+//! | `tcp` | from a frame to its connection, and back; pure: no port, no clock |
+//! | `calls`, `sockets`, `listener`, `options` | the socket calls on it |
+//! | `link`, `neighbors` | Ethernet, ARP, neighbour discovery |
+//! | `segment`, `guard` | what is looked at, and put right, before smoltcp sees a segment |
+//! | `connection`, `device`, `clock` | one smoltcp socket and what it needs |
+//! | `wheel` | deadlines |
 //!
 //! This module adds the port and the clock: bursts of frames, one wake-up of the port for all that leaves.
 

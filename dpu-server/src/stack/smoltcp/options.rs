@@ -6,7 +6,6 @@
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto};
@@ -23,8 +22,6 @@ const TCP_INFO_STATE_AT: usize = 0;
 pub(super) struct Effects {
     /// `SO_LINGER` of no time at all: closing resets.
     pub(super) is_abortive: bool,
-    /// `SO_KEEPALIVE`: idle for so long, then probed so far apart, so often.
-    pub(super) keep_alive: Option<(Duration, Duration, u32)>,
     /// `SO_RCVBUF` and `SO_SNDBUF`, as the kernel tells them, if the program set them.
     pub(super) buffers: (Option<usize>, Option<usize>),
     /// `SO_REUSEPORT`.
@@ -93,16 +90,10 @@ impl Options {
     pub(super) fn effects(&self) -> Effects {
         let own = |name| self.kept(libc::SOL_SOCKET, name).is_some();
         let flag = |level, name| self.kept(level, name).is_some() && self.number(level, name) != 0;
-        let seconds =
-            |name| Duration::from_secs(self.number(libc::IPPROTO_TCP, name).unsigned_abs().into());
         let size =
             |name| own(name).then(|| self.number(libc::SOL_SOCKET, name).unsigned_abs() as usize);
         Effects {
             is_abortive: self.kept(libc::SOL_SOCKET, libc::SO_LINGER).is_some_and(is_no_time),
-            keep_alive: flag(libc::SOL_SOCKET, libc::SO_KEEPALIVE).then(|| {
-                let count = self.number(libc::IPPROTO_TCP, libc::TCP_KEEPCNT).unsigned_abs();
-                (seconds(libc::TCP_KEEPIDLE), seconds(libc::TCP_KEEPINTVL), count)
-            }),
             buffers: (size(libc::SO_RCVBUF), size(libc::SO_SNDBUF)),
             may_share_port: flag(libc::SOL_SOCKET, libc::SO_REUSEPORT),
             may_reuse: flag(libc::SOL_SOCKET, libc::SO_REUSEADDR),
