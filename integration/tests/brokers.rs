@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use mqttshim_integration::{Card, Folder, Process, Server, needs, paths};
+use mqttshim_integration::{Card, Client, Folder, Login, Message, Process, Server, needs, paths};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -70,6 +70,71 @@ fn mosquitto_serves_the_same_through_us() {
     if is_cached("python/.ready") {
         serves_the_same("mosquitto", &["crowd0", "crowd1", "order", "short_lived"]);
     }
+}
+
+/// One message after the other to three subscribers, each of which gets them all, in order; the card distributes what it has seen the
+/// broker distribute.
+#[track_caller]
+fn is_observed(name: &str, login: impl Fn(&str) -> Login) {
+    const MESSAGES: usize = 60;
+    let folder = Folder::new();
+    let card = Card::start_with(&folder, &["--trust", "observed"]);
+    let ours = Server::start(&folder, name, "ours", Some(card.session()));
+    let client = |id: &str| Client::connect(ours.port(), &login(id)).0;
+    let mut subscribers = ["a", "b", "c"].map(client);
+    for subscriber in &mut subscribers {
+        subscriber.subscribe("t", 0);
+    }
+    let mut publisher = client("p");
+    for number in 0..MESSAGES {
+        publisher.publish(&Message::new("t", format!("message {number:02}")));
+        for subscriber in &mut subscribers {
+            assert_eq!(subscriber.message().payload, format!("message {number:02}").as_bytes());
+        }
+    }
+    let metrics = card
+        .await_metrics("all are counted", |it| it.by_card() + it.by_broker() >= MESSAGES as f64);
+    eprintln!("{name}: {} of {MESSAGES} by the card", metrics.by_card());
+    assert!(metrics.by_card() >= 40.0, "{} by the card", metrics.by_card());
+}
+
+#[test]
+fn what_aedes_is_seen_to_deliver_the_card_delivers() {
+    needs!("node");
+    if is_cached("brokers/aedes/.ready") {
+        is_observed("aedes", Login::new);
+    }
+}
+
+#[test]
+fn what_amqtt_is_seen_to_deliver_the_card_delivers() {
+    if is_cached("brokers/amqtt/.ready") {
+        is_observed("amqtt", Login::new);
+    }
+}
+
+#[test]
+fn what_rumqttd_is_seen_to_deliver_the_card_delivers() {
+    if is_here("rumqttd", &paths::workspace().join(".cache/brokers/rumqttd/bin/rumqttd")) {
+        // It refuses a keep-alive of 0.
+        is_observed("rumqttd", |id| Login { keep_alive_s: 60, ..Login::new(id) });
+    }
+}
+
+#[test]
+fn what_ejabberd_is_seen_to_deliver_the_card_delivers() {
+    if is_here("ejabberd", Path::new("/usr/sbin/ejabberdctl")) {
+        is_observed("ejabberd", |id| Login::new(id).credentials("guest", "guest"));
+    }
+}
+
+/// Whether a broker is there that only `make brokers` installs.
+fn is_here(name: &str, path: &Path) -> bool {
+    let is_here = path.exists();
+    if !is_here {
+        eprintln!("SKIPPED: {name} is missing; run `INSTALL_ONLY=1 make brokers`");
+    }
+    is_here
 }
 
 /// Bytes that differ from key to key.
