@@ -167,10 +167,7 @@ impl Tcp {
             return None;
         }
         if let Some(error) = connection.error.take() {
-            connection.stage = Stage::Orphaned;
-            connection.key = None;
-            self.sockets.lost(key);
-            self.soil(id);
+            self.remove(id);
             return Some(Err(error));
         }
         if matches!(connection.socket().state(), State::SynSent | State::SynReceived) {

@@ -414,7 +414,11 @@ impl Tcp {
             if !std::mem::take(&mut connection.is_dirty) {
                 continue;
             }
-            let Some(mac) = connection.mac else { continue };
+            let Some(mac) = connection.mac else {
+                // Given up before anybody knew where to send its first segment.
+                self.reap(id);
+                continue;
+            };
             let mut device = OnePacket {
                 arrived: None,
                 out,

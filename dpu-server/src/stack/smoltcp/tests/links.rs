@@ -4,7 +4,7 @@ use smoltcp::wire::{ArpOperation, ArpPacket, ArpRepr, EthernetAddress, Ipv4Addre
 
 use super::wire::{Faults, Wire};
 use super::{CLIENT_MAC, PORT, Queue, SERVER_MAC, at, ip, milliseconds, server, stack};
-use crate::stack::{Event, Key};
+use crate::stack::{End, Event, Key};
 
 const CLIENT: Key = Key(1);
 
@@ -58,7 +58,18 @@ fn a_neighbour_that_does_not_answer_is_unreachable_after_three_questions() {
         );
         let result = tcp.connect_result(CLIENT);
         assert_eq!(result, Some(Err(rustix::io::Errno::HOSTUNREACH)));
+        assert_eq!(tcp.connections.len(), 0);
     }
+}
+
+#[test]
+fn a_connect_that_is_given_up_before_its_neighbour_is_known_leaves_nothing() {
+    let mut tcp = stack(CLIENT_MAC, &["10.0.0.2/24"]);
+    tcp.connect(milliseconds(0), CLIENT, 0, at("10.0.0.99", PORT), &[]).unwrap();
+    tcp.flush(milliseconds(0), &mut Queue::default());
+    tcp.close(CLIENT, End::Close);
+    tcp.flush(milliseconds(1), &mut Queue::default());
+    assert_eq!(tcp.connections.len(), 0);
 }
 
 #[test]
