@@ -154,7 +154,7 @@ impl Core {
             return self.window(conn, publish, purpose);
         };
         if purpose == Purpose::Probe {
-            observer.note_failure(conn, publish.topic, now);
+            observer.note_disturbance(conn, publish.topic, now);
         }
         if let Interference::Flying(holders) = interference {
             let is_own = holders.is_empty() || holders.contains(&conn);

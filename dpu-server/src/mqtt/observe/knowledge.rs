@@ -23,6 +23,9 @@ const FAILURES_FREE: u32 = 8;
 /// The first wait, and the longest.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(30);
+/// The longest after a failure that others may have caused, so that a publisher who copies another's messages, and is denied,
+/// does not keep that one slow for longer once it ends.
+const RETRY_DISTURBED_MAX: Duration = Duration::from_secs(1);
 
 /// What is known of one subscriber.
 #[derive(Clone, Copy, Debug)]
@@ -57,8 +60,10 @@ pub(crate) struct Knowledge {
     size_max: Size,
     /// When the last window that taught everything was opened.
     proven_at: Option<Instant>,
-    /// Windows in a row that did not.
+    /// Windows in a row that did not, by themselves.
     failures: u32,
+    /// Windows in a row that did not because of something else on its way.
+    disturbances: u32,
     /// No window is opened before.
     retry_at: Option<Instant>,
 }
@@ -127,10 +132,13 @@ impl Knowledge {
         opened: Instant,
         now: Instant,
     ) -> bool {
-        let mut is_whole = !window.is_void() && route.obstacle().is_none();
+        let mut is_disturbed = window.is_void();
+        let mut is_whole = !is_disturbed && route.obstacle().is_none();
         if is_whole {
             for subscriber in route.subscribers(window.publisher) {
-                is_whole &= self.judge(subscriber, window.outcome(subscriber));
+                let outcome = window.outcome(subscriber);
+                is_disturbed |= outcome == Some(Outcome::Unclear);
+                is_whole &= self.judge(subscriber, outcome);
             }
         }
         if is_whole {
@@ -140,10 +148,12 @@ impl Knowledge {
             is_whole = self.permit.as_ref().is_some_and(|permit| !permit.is_empty);
         }
         if is_whole {
-            self.failures = 0;
+            (self.failures, self.disturbances) = (0, 0);
             self.retry_at = None;
+        } else if is_disturbed {
+            self.note_disturbance(now);
         } else {
-            self.fail(now);
+            self.note_failure(now);
         }
         is_whole
     }
@@ -161,12 +171,23 @@ impl Knowledge {
         verdict.is_final()
     }
 
-    /// A window taught nothing, or could not be opened.
-    pub(crate) fn fail(&mut self, now: Instant) {
+    /// A window did not teach enough, by itself.
+    pub(crate) fn note_failure(&mut self, now: Instant) {
         self.failures = self.failures.saturating_add(1);
-        if let Some(late @ 1..) = self.failures.checked_sub(FAILURES_FREE) {
+        self.wait(self.failures, RETRY_MAX, now);
+    }
+
+    /// A window could not be opened, or taught nothing, because of something else on its way.
+    pub(crate) fn note_disturbance(&mut self, now: Instant) {
+        self.disturbances = self.disturbances.saturating_add(1);
+        self.wait(self.disturbances, RETRY_DISTURBED_MAX, now);
+    }
+
+    /// Puts the next window off, the longer the more in a row have failed.
+    fn wait(&mut self, in_a_row: u32, max: Duration, now: Instant) {
+        if let Some(late @ 1..) = in_a_row.checked_sub(FAILURES_FREE) {
             let wait = RETRY_MIN.saturating_mul(1 << late.min(16)) / 2;
-            self.retry_at = Some(now + wait.min(RETRY_MAX));
+            self.retry_at = Some(now + wait.min(max));
         }
     }
 }

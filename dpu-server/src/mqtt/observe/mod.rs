@@ -211,9 +211,14 @@ impl Observer {
         interference.or_else(|| is_full.then_some(Interference::Lasting))
     }
 
+    /// A window was given up.
+    fn note_failure(&mut self, publisher: ConnId, topic: &str, now: Instant) {
+        self.known_mut(publisher, topic).note_failure(now);
+    }
+
     /// A window could not be opened.
-    pub(crate) fn note_failure(&mut self, publisher: ConnId, topic: &str, now: Instant) {
-        self.known_mut(publisher, topic).fail(now);
+    pub(crate) fn note_disturbance(&mut self, publisher: ConnId, topic: &str, now: Instant) {
+        self.known_mut(publisher, topic).note_disturbance(now);
     }
 
     /// Opens a window. The answer to `seq` closes it, or the last of its copies. Its place.

@@ -178,6 +178,31 @@ fn a_denied_publisher_that_copies_an_allowed_ones_bytes_is_never_learned() {
 }
 
 #[test]
+fn a_copier_keeps_a_topic_slow_for_a_second_longer_than_it_copies_at_most() {
+    let (mut scene, honest, both) = plain();
+    let copier = scene.connect(v311("copier"));
+    for number in 0..100 {
+        let packet = publish("t", &number.to_string());
+        scene.client(honest, &packet);
+        scene.broker_gets(honest);
+        scene.client(copier, &packet);
+        scene.broker_gets(copier);
+        serve(&mut scene, honest, &both, &packet);
+        scene.broker(copier, PINGRESP);
+        scene.sleep(Duration::from_secs(30));
+    }
+    scene.client(honest, publish("t", "the last that is copied"));
+    scene.client(copier, publish("t", "the last that is copied"));
+    for conn in [honest, copier] {
+        scene.broker_gets(conn);
+        scene.broker(conn, PINGRESP);
+    }
+    scene.sleep(Duration::from_secs(1));
+    teach(&mut scene, honest, &both, "t");
+    scene.card_takes(honest, publish("t", "free"));
+}
+
+#[test]
 fn what_a_stalled_subscriber_gets_late_teaches_nothing() {
     let (mut scene, denied, [a, b]) = plain();
     let allowed = scene.connect(v311("allowed"));
