@@ -19,6 +19,7 @@ use super::outbox::{ByteQueue, Outbox, TotalBytes};
 use super::packet::{Encoded, Expiry, FixedHeader, GrantedOptions, Version};
 use super::ping::{Barrier, PingSeq, Pings};
 use super::session::SessionId;
+use super::slow::Slow;
 use super::trie::SubscriptionId;
 
 /// How far the connection has come.
@@ -184,8 +185,8 @@ pub(crate) struct Connection {
     pub(crate) keep_alive_s: u16,
     pub(crate) keep_alive: KeepAlive,
     pub(crate) pings: Pings,
-    /// Raised by every PUBLISH (and PUBREL) that went to the broker.
-    pub(crate) slow_publisher: Barrier,
+    /// What went to the broker: PUBLISHes, and PUBRELs.
+    pub(crate) slow: Slow,
     /// What is kept back of what the client sent, if something is.
     pub(crate) held: Option<Held>,
     /// Windows up to the one of this request are not waited for any more.
@@ -240,7 +241,7 @@ impl Connection {
             keep_alive_s: 0,
             keep_alive: KeepAlive::default(),
             pings: Pings::default(),
-            slow_publisher: Barrier::default(),
+            slow: Slow::default(),
             held: None,
             hold_spent: 0,
             policy: Barrier::default(),

@@ -102,7 +102,7 @@ pub enum Reason {
     Unproven,
     /// The card would have distributed it, and only compares.
     Shadow,
-    /// An earlier PUBLISH of this publisher went to the broker, and may still be on its way.
+    /// An earlier PUBLISH of this publisher on the topic went to the broker, and may still be on its way.
     BarrierOut,
 }
 
@@ -267,8 +267,8 @@ pub(crate) struct Facts {
     pub(crate) is_reauthenticating: bool,
     /// Largest packet the broker takes from this publisher, in bytes.
     pub(crate) broker_packet_bytes_max: u32,
-    /// A slow PUBLISH of this publisher may still be on its way.
-    pub(crate) is_slow_publisher: bool,
+    /// An earlier PUBLISH of this publisher on the topic may still be on its way through the broker.
+    pub(crate) is_held_up: bool,
     /// The broker is known, and known to take QoS 1 from this publisher.
     pub(crate) takes_qos1: bool,
     /// Bytes of the card's acknowledgements that wait for this publisher.
@@ -351,7 +351,7 @@ pub(crate) fn decide<'r>(
         }
     };
     let is_settled = || arrivals.is_some_and(|it| it.is_settled(publisher, publish.topic, route));
-    if facts.is_slow_publisher && !is_off(Rule::Barrier) && !is_settled() {
+    if facts.is_held_up && !is_off(Rule::Barrier) && !is_settled() {
         return Decision::Broker(Reason::BarrierOut);
     }
     Decision::Card(route, left_out)

@@ -18,7 +18,7 @@
 //! clock, no randomness, no threads; every bound is in [`Limits`].
 //!
 //! Where to read: `decision` is the rule who distributes; `session` and `trie` know who subscribed; `observe` learns from
-//! the broker who may receive what; `ping` and `arrivals` order what goes through the broker against what does not; `core` ties them together.
+//! the broker who may receive what; `ping`, `slow` and `arrivals` order what goes through the broker against what does not; `core` ties them together.
 
 mod aliases;
 mod arrivals;
@@ -38,6 +38,7 @@ mod packet;
 mod ping;
 mod routes;
 mod session;
+mod slow;
 mod topic;
 mod trie;
 

@@ -203,7 +203,7 @@ impl Core {
         }
         if let Some(connection) = self.connections.get_mut(conn) {
             // A broker may deliver a QoS 2 message only at its PUBREL (mosquitto does).
-            connection.slow_publisher.raise();
+            connection.slow.note_all(connection.pings.last_request());
         }
     }
 

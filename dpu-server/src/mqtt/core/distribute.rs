@@ -48,7 +48,9 @@ impl Core {
         let is_alias_news = publish.topic_alias().is_some()
             && known.as_deref() != Some(publish.topic)
             && !is_off(Rule::Alias);
-        let facts = Facts { is_alias_news, ..self.facts(publisher) };
+        let is_held_up =
+            self.config.mode == Mode::Live && publisher.slow.holds_up(publish.topic, header.qos());
+        let facts = Facts { is_alias_news, is_held_up, ..self.facts(publisher) };
         let mut copies = std::mem::take(&mut self.copies);
         let Self { config, sessions, routes, connections, dirty, counters, .. } = self;
         let arrivals = self.arrivals.as_ref();
@@ -156,8 +158,17 @@ impl Core {
         self.counters.publishes_broker[reason as usize] += 1;
         self.forward_to_broker(conn, bytes, false);
         if let Some(publisher) = self.connections.get_mut(conn) {
-            publisher.slow_publisher.raise();
-            // Whoever sends a QoS that is not allowed is disconnected [MQTT-3.2.2-11]; the barrier tells that it was not.
+            let after = publisher.pings.last_request();
+            // Whoever sends a QoS that is not allowed is disconnected [MQTT-3.2.2-11]; the answer tells that it was not.
+            let is_qos_news = publish.packet_id.is_some() && !publisher.may_publish_qos1;
+            // Of those before it brokers refuse some. Where answers prove nothing, nothing is ever settled by one.
+            let is_late = self.arrivals.is_some();
+            if reason < Reason::SubscribePending || is_qos_news || is_late {
+                publisher.slow.note_all(after);
+            } else {
+                let qos = bytes[0] >> 1 & 0x03;
+                publisher.slow.note(publish.topic, qos, bytes.len(), after);
+            }
             publisher.may_publish_qos1 |= publish.packet_id.is_some();
             if let Some(alias) = publish.topic_alias()
                 && !publish.topic.is_empty()
@@ -182,7 +193,7 @@ impl Core {
         }
         match reason {
             Reason::BarrierOut if self.arrivals.is_none() => {
-                self.ask_about(conn, |publisher| &mut publisher.slow_publisher);
+                self.ask_about_order(conn);
             }
             Reason::SubscriberBacklogged => self.ask_about_backlog(publish.topic),
             _ => {}
@@ -202,6 +213,17 @@ impl Core {
             if self.connections.get(conn).is_some_and(|it| it.inflight.wants_ping()) {
                 self.inject_ping(conn);
             }
+        }
+    }
+
+    /// Puts a PINGREQ behind a publisher's slow PUBLISHes, unless one is out.
+    fn ask_about_order(&mut self, conn: ConnId) {
+        let wants_ping = self.connections.get(conn).is_some_and(|it| it.slow.wants_ping());
+        if wants_ping
+            && let Some(seq) = self.inject_ping(conn)
+            && let Some(publisher) = self.connections.get_mut(conn)
+        {
+            publisher.slow.note_ping(seq);
         }
     }
 

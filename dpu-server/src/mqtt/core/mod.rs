@@ -278,8 +278,7 @@ impl Core {
             is_connected: publisher.phase == Phase::Connected && !publisher.is_broker_gone,
             is_reauthenticating: publisher.is_reauthenticating,
             broker_packet_bytes_max: publisher.broker_packet_bytes_max,
-            is_slow_publisher: publisher.slow_publisher.is_raised()
-                && self.config.mode == Mode::Live,
+            is_held_up: false,
             takes_qos1: publisher.may_publish_qos1
                 && self.arrivals.is_none()
                 && self.config.trust == Trust::Suback

@@ -195,7 +195,7 @@ impl Core {
         }
         let Some(seq) = self.inject_ping(conn) else { return };
         if let Some(publisher) = self.connections.get_mut(conn) {
-            publisher.slow_publisher.note_ping(seq);
+            publisher.slow.note_ping(seq);
         }
         if let Some(observer) = &mut self.observer {
             observer.open(window, seq, now);

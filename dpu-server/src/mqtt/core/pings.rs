@@ -111,7 +111,10 @@ impl Core {
         let Some(connection) = self.connections.get_mut(conn) else { return };
         connection.keep_alive.ping.take_if(|ping| *ping <= seq);
         connection.inflight.settle_ping(seq);
-        connection.slow_publisher.settle(seq);
+        // Elsewhere an answer says nothing of what was delivered.
+        if self.arrivals.is_none() {
+            connection.slow.settle(seq);
+        }
         if connection.backlog.settle(seq)
             && let Some(session) = connection.session
         {

@@ -58,6 +58,41 @@ fn the_slow_publish_of_another_publisher_changes_nothing() {
 }
 
 #[test]
+fn a_topic_that_stays_with_the_broker_holds_up_no_other_topic_of_its_publisher() {
+    let (mut scene, publisher, subscriber) = plain();
+    scene.broker_takes(publisher, Reason::NoMatch, publish("nobody", "0"));
+    assert_eq!(scene.broker_takes(publisher, Reason::BarrierOut, publish("t", "1")), PINGREQ);
+    scene.broker(publisher, PINGRESP);
+    for payload in ["2", "3", "4"] {
+        scene.broker_takes(publisher, Reason::NoMatch, publish("nobody", payload));
+        scene.card_takes(publisher, publish("t", payload));
+        assert_eq!(scene.client_gets(subscriber), publish("t", payload));
+    }
+}
+
+#[test]
+fn what_the_broker_may_refuse_holds_up_every_topic_of_its_publisher() {
+    let (mut scene, publisher, _) = plain();
+    for packet in [publish("nobody", "0"), publish("nobody", "larger"), publish_retained("r", "1")]
+    {
+        scene.client(publisher, packet);
+        scene.broker_gets(publisher);
+        assert_eq!(scene.broker_takes(publisher, Reason::BarrierOut, publish("t", "2")), PINGREQ);
+        scene.broker(publisher, PINGRESP);
+        scene.card_takes(publisher, publish("t", "3"));
+    }
+}
+
+#[test]
+fn the_first_message_with_qos_1_holds_up_those_on_other_topics() {
+    let (mut scene, publisher, _) = plain();
+    scene.subscriber("u", "u");
+    scene.broker_takes(publisher, Reason::QosAboveZero, publish_qos1("t", 1, "1"));
+    let behind = scene.broker_takes(publisher, Reason::BarrierOut, publish_qos1("u", 2, "2"));
+    assert_eq!(behind, PINGREQ);
+}
+
+#[test]
 fn answers_are_swallowed_in_the_order_of_the_questions() {
     let (mut scene, publisher, _) = plain();
     scene.broker_takes(publisher, Reason::QosAboveZero, publish_qos1("t", 1, "1"));
