@@ -2,6 +2,7 @@
 # The benchmarks behind docs/performance.md, each a comparison of brokers that take turns in one run:
 #   wire kernel   fan-out over raw frames, and over the kernel's sockets beside a bare send loop
 #   qos1          both with QoS 1, acknowledged by every subscriber
+#   trust         what the card distributes with trust "suback" and with "observed"
 #   echo busy     QoS 1 echo through the broker: what is not accelerated; the same with one core taken by a busy loop
 #   large connect the same with 60 kB payloads; one client after another
 #   idle          CPU time of broker and card while nobody says anything
@@ -17,7 +18,7 @@ fi
 ip link set lo up
 duration=${DURATION:-10}
 out=${OUT:-.cache/bench}
-steps=${*:-wire kernel qos1 echo busy large connect idle cores}
+steps=${*:-wire kernel qos1 trust echo busy large connect idle cores}
 mkdir -p "$out"
 
 config installed 11883 0.0.0.0
@@ -25,7 +26,7 @@ config fair 11884 0.0.0.0 'set_tcp_nodelay true' 'allow_duplicate_messages true'
 config card 11885 0.0.0.0
 start installed mosquitto -c "$folder/installed.conf"; installed=$!
 start fair mosquitto -c "$folder/fair.conf"; fair_pid=$!
-start dpu-server "$release/dpu-server" run --trust suback --session "$folder/session.sock"; server=$!
+start dpu-server "$release/dpu-server" run --trust suback --older-sessions none --session "$folder/session.sock"; server=$!
 await_session
 start card "$release/mqttshim" run --listen 11885 --session "$folder/session.sock" --fallback fail -- \
   mosquitto -c "$folder/card.conf"
@@ -77,6 +78,9 @@ for step in $steps; do
         --duration "$duration" --json "$out/qos1-wire.json" --html "$out/qos1-wire.html"
       run fanout --client kernel "${targets[@]}" --subscribers 1,100,1000 --rate 10 --payload 64 --qos 1 \
         --duration "$duration" --json "$out/qos1.json" --html "$out/qos1.html" ;;
+    trust) run fanout --client kernel --target "suback=127.0.0.1:11885,pid=$broker+$server" \
+             --target "observed=127.0.0.1:11887,pid=$through+$through_server" --subscribers 100,1000 --rate 20 --payload 64 --qos 0 \
+             --duration "$duration" --json "$out/trust.json" --html "$out/trust.html" ;;
     echo) run echo "${fair[@]}" --connections 1,4,8,50,1000 --qos 1 --duration "$duration" --json "$out/echo.json" ;;
     busy)
       timeout 600 taskset -c 0 sh -c 'while :; do :; done' & loop=$!; pids+=("$loop")
@@ -87,6 +91,6 @@ for step in $steps; do
     connect) run connect "${fair[@]}" --duration "$duration" --json "$out/connect.json" ;;
     idle) idle "$fair_pid" "$through" "$through_server" ;;
     cores) cargo bench -q -p dpu-server --bench mqtt ;;
-    *) echo "bench: no step $step; there are wire kernel qos1 echo busy large connect idle cores" >&2; exit 2 ;;
+    *) echo "bench: no step $step; there are wire kernel qos1 trust echo busy large connect idle cores" >&2; exit 2 ;;
   esac
 done

@@ -91,7 +91,7 @@ both() {
   case $1 in mosquitto-2.1.2) script=mosquitto mosquitto=$(cat "$folder/newer") ;; esac
   alone=$(free_port 21883); ours=$(free_port $((alone + 10))); metrics=$(free_port $((ours + 10)))
   mkdir -m 777 "$folder/$name" "$folder/$name/alone" "$folder/$name/ours"
-  start "$name-server" "$release/dpu-server" run --trust suback --session "$folder/$name/session.sock" --metrics "127.0.0.1:$metrics"
+  start "$name-server" "$release/dpu-server" run --trust suback --older-sessions none --session "$folder/$name/session.sock" --metrics "127.0.0.1:$metrics"
   server=$!
   await "$name-server" 'did not start' test -S "$folder/$name/session.sock"
   MOSQUITTO=$mosquitto start "$name-alone" "integration/brokers/$script.sh" "$alone" "$folder/$name/alone"; alone_pid=$!

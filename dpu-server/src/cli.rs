@@ -10,7 +10,8 @@ use clap_complete::Shell;
 use mqttshim_agent::logs::Logs;
 
 use crate::config::{
-    ChannelChoice, Config, ConfigError, DecisionChoice, File, PortChoice, StackChoice, TrustChoice,
+    ChannelChoice, Config, ConfigError, DecisionChoice, File, OlderSessionsChoice, PortChoice,
+    StackChoice, TrustChoice,
 };
 use crate::{doctor, run};
 
@@ -121,6 +122,12 @@ struct Run {
     /// offline session is no reason to leave a PUBLISH with QoS 0 to the broker [default: true].
     #[arg(long, value_name = "true|false")]
     queue_qos0_messages: Option<bool>,
+    /// Whether a broker may keep sessions from before this server, of which nobody here knows what they subscribed to. `possible`:
+    /// messages with QoS 1 stay with the broker, and those with QoS 0 where the broker keeps them for sessions that are offline: as
+    /// --queue-qos0-messages says, else every broker but mosquitto. `none`: for brokers that start without sessions, such as
+    /// mosquitto with persistence false. `mqttshim sessions forget --all` says the same later [default: possible].
+    #[arg(long, value_name = "possible|none")]
+    older_sessions: Option<OlderSessionsChoice>,
     /// `live`: the card distributes what it may. `shadow`: the broker distributes everything, and the card counts and logs where it
     /// would have done something else [default: live].
     #[arg(long, value_name = "live|shadow")]
@@ -156,6 +163,7 @@ impl Run {
             gateway: self.gateway,
             trust: self.trust,
             queue_qos0_messages: self.queue_qos0_messages,
+            older_sessions: self.older_sessions,
             decision: self.decision,
             route_ttl: self.route_ttl,
             trust_plugin: (!self.trust_plugin.is_empty()).then_some(self.trust_plugin),

@@ -12,6 +12,7 @@ use smoltcp::wire::IpCidr;
 
 use crate::card::CardConfig;
 use crate::config::{ChannelChoice, Config, PortChoice, StackConfig};
+use crate::control::{self, ControlError};
 use crate::descriptors::{self, TooFew};
 use crate::metrics::{self, Board, ServeError};
 use crate::port::tap::{Tap, TapError};
@@ -41,6 +42,12 @@ pub enum StartError {
     /// Metrics cannot be served.
     #[error(transparent)]
     Metrics(#[from] ServeError),
+    /// Operators cannot be served.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// No sockets for that.
+    #[error("cannot serve operators: {0}")]
+    Desk(#[source] std::io::Error),
     /// The data plane failed.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -83,10 +90,12 @@ fn serve(
     board: Arc<Board>,
 ) -> Result<(), StartError> {
     let host = host(&config, sockets_max)?;
+    let (counter, desk) = control::counter().map_err(StartError::Desk)?;
+    let _control = control::serve(&control::path_beside(host.path()), counter)?;
     tracing::info!(sockets_max, channel = %config.channel, "serving");
     let card = CardConfig { core: config.core, sockets_max };
     let spin = Duration::from_micros(config.spin_us);
-    Ok(Server::new(stack, host, card, board, spin).run()?)
+    Ok(Server::new(stack, host, card, board, desk, spin).run()?)
 }
 
 fn kernel() -> Result<Kernel, StartError> {
@@ -116,7 +125,7 @@ fn host(config: &Config, sockets_max: usize) -> Result<Host, StartError> {
         ChannelChoice::Emulated(path) => {
             let listener = Listener::bind(path)?;
             tracing::info!(path = %path.display(), "waiting for an agent");
-            Ok(Host::Emulated { listener, watching: None })
+            Ok(Host::Emulated { listener, path: path.clone(), watching: None })
         }
     }
 }

@@ -18,6 +18,7 @@
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -32,6 +33,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::attach::Attach;
 use crate::attach::intercept::Intercept;
 use crate::card::{AsTold, Card, CardConfig, PolicyEpochs};
+use crate::control::Desk;
 use crate::metrics::{Board, Publisher, Snapshot};
 use crate::stack::{Event, Stack, Watch};
 
@@ -50,6 +52,7 @@ const WATCH_SIGNAL: Watch = Watch(0);
 const WATCH_AGENT: Watch = Watch(1);
 const WATCH_LISTENER: Watch = Watch(2);
 const WATCH_CHANNEL: Watch = Watch(3);
+const WATCH_DESK: Watch = Watch(4);
 
 /// Where the host's end of the channel is.
 pub enum Host {
@@ -64,9 +67,22 @@ pub enum Host {
     Emulated {
         /// Where it connects.
         listener: Listener,
+        /// The name of that.
+        path: PathBuf,
         /// What is asked of the channel's descriptor now.
         watching: Option<Watching>,
     },
+}
+
+impl Host {
+    /// Where the other end finds this one.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match self {
+            Host::Local { agent, .. } => agent.session_path(),
+            Host::Emulated { path, .. } => path,
+        }
+    }
 }
 
 /// What is asked of a channel's descriptor.
@@ -97,6 +113,7 @@ pub struct Server<S> {
     card: Card<Intercept, S>,
     host: Host,
     publisher: Publisher,
+    desk: Desk,
     spin: Duration,
     spun: Duration,
     events: Vec<Event>,
@@ -109,11 +126,12 @@ impl<S: Stack> Server<S> {
         host: Host,
         config: CardConfig,
         board: Arc<Board>,
+        desk: Desk,
         spin: Duration,
     ) -> Server<S> {
         let card = Card::new(Intercept::default(), stack, config);
         let publisher = Publisher::new(board);
-        Server { card, host, publisher, spin, spun: Duration::ZERO, events: Vec::new() }
+        Server { card, host, publisher, desk, spin, spun: Duration::ZERO, events: Vec::new() }
     }
 
     /// Runs until a signal ends it.
@@ -137,6 +155,7 @@ impl<S: Stack> Server<S> {
     }
 
     fn begin(&mut self) -> Result<(), Errno> {
+        self.card.stack.watch(WATCH_DESK, self.desk.bell(), false)?;
         match &self.host {
             Host::Local { agent, .. } => {
                 self.card.stack.watch(WATCH_AGENT, agent.readiness(), false)?;
@@ -158,6 +177,7 @@ impl<S: Stack> Server<S> {
             Host::Emulated { .. } => &AsTold,
         };
         moved |= self.card.turn(&self.events, now, epochs);
+        moved |= self.serve_desk(now);
         self.events.clear();
         if moved {
             self.turn_agent(now);
@@ -166,6 +186,17 @@ impl<S: Stack> Server<S> {
         moved |= was_plugged && !self.card.attach.is_plugged();
         self.publish(now, moved);
         Ok(moved)
+    }
+
+    /// Carries out what an operator asks for, if one does.
+    fn serve_desk(&mut self, now: Instant) -> bool {
+        if !self.events.contains(&Event::Watched(WATCH_DESK)) {
+            return false;
+        }
+        let Some((order, reply)) = self.desk.poll() else { return false };
+        // Who does not wait any more needs no reply.
+        let _ = reply.try_send(self.card.handle_order(&order, now));
+        true
     }
 
     fn turn_agent(&mut self, now: Instant) -> bool {
@@ -194,7 +225,7 @@ impl<S: Stack> Server<S> {
                     *channel = Some(theirs);
                 }
             }
-            Host::Emulated { listener, watching } => {
+            Host::Emulated { listener, watching, .. } => {
                 if !is_plugged {
                     if watching.take().is_some() {
                         self.card.stack.watch(WATCH_LISTENER, listener.as_fd(), false)?;

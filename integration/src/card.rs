@@ -129,6 +129,10 @@ fn launch(folder: &Path, session: &Path, metrics_port: u16, more: &[String]) -> 
     if !more.iter().any(|flag| flag == "--trust") {
         command.args(["--trust", "suback"]);
     }
+    // Tests start their brokers without sessions, if they do not say otherwise.
+    if !more.iter().any(|flag| flag == "--older-sessions") {
+        command.args(["--older-sessions", "none"]);
+    }
     command.arg("--metrics").arg(format!("{}:{metrics_port}", Ipv4Addr::LOCALHOST)).args(more);
     Process::start("dpu-server", folder, &mut command)
 }

@@ -1,4 +1,4 @@
-//! The mqttshim command: run, systemd, doctor, stat, bench.
+//! The mqttshim command: run, systemd, doctor, stat, sessions, routes, bench.
 //!
 //! Beside the broker and dpu-server, never between them: nothing here is needed for the library to work. Each command is
 //! a module; this file is the command line.
@@ -6,9 +6,12 @@
 #![deny(unsafe_code)]
 
 mod bench;
+mod control;
 mod doctor;
 mod library;
+mod routes;
 mod run;
+mod sessions;
 mod stat;
 mod systemd;
 
@@ -25,6 +28,7 @@ Examples:
   mqttshim systemd mosquitto.service              the same for a service, as a drop-in
   mqttshim doctor                                 what would keep that from working
   mqttshim stat -i 2                              who distributes, and why
+  mqttshim sessions forget pump-7                 a session that will not come back
   mqttshim bench fanout --target plain=127.0.0.1:1883 --target ours=127.0.0.1:1884
 
 Exit status: 0 success; 1 failure, said on standard error; 2 wrong usage; `run` and `systemd` have more, see their --help.";
@@ -51,6 +55,12 @@ enum Command {
     /// Show what dpu-server is doing, and why it does not do more
     #[command(after_long_help = stat::HELP)]
     Stat(stat::StatArgs),
+    /// Show the MQTT sessions that keep messages with the broker, or have them forgotten
+    #[command(after_long_help = sessions::HELP)]
+    Sessions(sessions::SessionsArgs),
+    /// Have dpu-server learn anew who gets what
+    #[command(subcommand)]
+    Routes(routes::Routes),
     /// Measure servers, in turn in one run
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -71,6 +81,8 @@ fn main() -> ExitCode {
         Command::Systemd(args) => systemd::run(args),
         Command::Doctor => doctor::run(),
         Command::Stat(args) => stat::run(args),
+        Command::Sessions(args) => sessions::run(args),
+        Command::Routes(command) => routes::run(command),
         Command::Bench(bench) => bench::run(bench),
         Command::Completions { shell } => completions(*shell),
     };

@@ -21,6 +21,7 @@
 
 mod blind;
 mod clients;
+mod control;
 mod endings;
 mod flush;
 mod policy;

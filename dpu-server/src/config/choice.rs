@@ -44,6 +44,16 @@ pub enum TrustChoice {
     Suback,
 }
 
+/// Whether a broker may keep sessions from before the card.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(try_from = "String")]
+pub enum OlderSessionsChoice {
+    /// It may.
+    Possible,
+    /// It keeps none.
+    None,
+}
+
 /// What becomes of a decision for the card.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(try_from = "String")]
@@ -114,6 +124,18 @@ impl FromStr for DecisionChoice {
     }
 }
 
+impl FromStr for OlderSessionsChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "possible" => Ok(OlderSessionsChoice::Possible),
+            "none" => Ok(OlderSessionsChoice::None),
+            _ => Err(format!("{text:?} is neither possible nor none")),
+        }
+    }
+}
+
 impl fmt::Display for ChannelChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -135,4 +157,11 @@ macro_rules! from_text {
     )*};
 }
 
-from_text!(ChannelChoice, DecisionChoice, PortChoice, StackChoice, TrustChoice);
+from_text!(
+    ChannelChoice,
+    DecisionChoice,
+    OlderSessionsChoice,
+    PortChoice,
+    StackChoice,
+    TrustChoice
+);

@@ -21,7 +21,9 @@ use serde::Deserialize;
 
 use crate::mqtt::{CoreConfig, Limits, Mode, Trust};
 
-pub use choice::{ChannelChoice, DecisionChoice, PortChoice, StackChoice, TrustChoice};
+pub use choice::{
+    ChannelChoice, DecisionChoice, OlderSessionsChoice, PortChoice, StackChoice, TrustChoice,
+};
 pub use stack::StackConfig;
 
 /// Sessions of one user, unless told otherwise.
@@ -58,6 +60,8 @@ pub struct File {
     pub trust: Option<TrustChoice>,
     /// `queue_qos0_messages`
     pub queue_qos0_messages: Option<bool>,
+    /// `older_sessions`
+    pub older_sessions: Option<OlderSessionsChoice>,
     /// `decision`
     pub decision: Option<DecisionChoice>,
     /// `route_ttl`
@@ -96,7 +100,7 @@ pub struct FileLimits {
 }
 
 /// The keys of a file, for messages about wrong ones.
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "session",
     "session_group",
     "channel",
@@ -106,6 +110,7 @@ const KEYS: [&str; 16] = [
     "gateway",
     "trust",
     "queue_qos0_messages",
+    "older_sessions",
     "decision",
     "route_ttl",
     "trust_plugin",
@@ -243,6 +248,7 @@ impl File {
             gateway: self.gateway.or(other.gateway),
             trust: self.trust.or(other.trust),
             queue_qos0_messages: self.queue_qos0_messages.or(other.queue_qos0_messages),
+            older_sessions: self.older_sessions.or(other.older_sessions),
             decision: self.decision.or(other.decision),
             route_ttl: self.route_ttl.or(other.route_ttl),
             trust_plugin: self.trust_plugin.or(other.trust_plugin),
@@ -266,7 +272,8 @@ impl File {
                 None | Some(TrustChoice::Observed) => Trust::Observed,
                 Some(TrustChoice::Suback) => Trust::Suback,
             },
-            drops_offline_qos0: self.queue_qos0_messages == Some(false),
+            keeps_offline_qos0: self.queue_qos0_messages,
+            has_older_sessions: self.older_sessions != Some(OlderSessionsChoice::None),
             mode: match self.decision {
                 None | Some(DecisionChoice::Live) => Mode::Live,
                 Some(DecisionChoice::Shadow) => Mode::Shadow,

@@ -18,9 +18,8 @@ fn error(text: &str) -> String {
 fn an_empty_file_is_the_default() {
     let config = parse("").unwrap().check().unwrap();
     assert_eq!(config.channel, ChannelChoice::Local);
-    assert_eq!(config.core, CoreConfig::default());
+    assert_eq!(config.core, CoreConfig { has_older_sessions: true, ..CoreConfig::default() });
     assert_eq!(config.core.trust, Trust::Observed);
-    assert!(!config.core.drops_offline_qos0);
 }
 
 #[test]
@@ -33,6 +32,7 @@ fn every_key_is_taken() {
         stack = "kernel"
         trust = "suback"
         queue_qos0_messages = false
+        older_sessions = "none"
         trust_plugin = ["audit.so"]
         metrics = "127.0.0.1:9464"
         log = "debug"
@@ -56,7 +56,8 @@ fn every_key_is_taken() {
     let config = file.unwrap().check().unwrap();
     assert_eq!(config.channel, ChannelChoice::Emulated("/run/x/card.sock".into()));
     assert_eq!(config.core.trust, Trust::Suback);
-    assert!(config.core.drops_offline_qos0);
+    assert_eq!(config.core.keeps_offline_qos0, Some(false));
+    assert!(!config.core.has_older_sessions);
     assert_eq!(*config.core.trusted_plugins, ["audit.so".to_owned()]);
     assert_eq!((config.spin_us, config.sockets_max), (5, Some(500)));
     let expected = Limits {

@@ -28,13 +28,14 @@ const PUBLISH_INTERVAL: Duration = Duration::from_millis(20);
 const CARD_REASON: &str = "all_rules_hold";
 
 /// Reasons that stand against every PUBLISH, whatever its topic.
-const SLOW_REASONS: [Reason; 7] = [
+const SLOW_REASONS: [Reason; 8] = [
     Reason::TrustNotEstablished,
     Reason::OutsideListener,
     Reason::OutsideConnection,
     Reason::Plugin,
     Reason::OpaqueConnection,
     Reason::UnknownSession,
+    Reason::OlderSessions,
     Reason::SubscribePending,
 ];
 

@@ -34,9 +34,11 @@ pub struct CoreConfig {
     pub route_ttl: Duration,
     /// Plugins of the broker, by file name or path, that neither change nor deny messages unseen.
     pub trusted_plugins: Arc<[String]>,
-    /// The broker keeps nothing with QoS 0 for a session that is offline, so that such a session is no reason to pass a PUBLISH
-    /// with QoS 0 to the broker.
-    pub drops_offline_qos0: bool,
+    /// Whether the broker keeps messages with QoS 0 for a session that is offline. If not, such a session is no reason to pass a
+    /// PUBLISH with QoS 0 to the broker. `None`: nobody has said it.
+    pub keeps_offline_qos0: Option<bool>,
+    /// The broker may keep sessions from before the card, of which nobody here knows what they subscribed to.
+    pub has_older_sessions: bool,
     /// Bounds.
     pub limits: Limits,
 }
@@ -48,7 +50,8 @@ impl Default for CoreConfig {
             mode: Mode::default(),
             route_ttl: Duration::from_secs(5),
             trusted_plugins: Arc::default(),
-            drops_offline_qos0: false,
+            keeps_offline_qos0: None,
+            has_older_sessions: false,
             limits: Limits::default(),
         }
     }

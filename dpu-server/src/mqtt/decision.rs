@@ -64,6 +64,8 @@ pub enum Reason {
     OpaqueConnection,
     /// The broker went on with a session whose subscriptions the card does not know.
     UnknownSession,
+    /// The broker may keep sessions from before the card, and this message for them.
+    OlderSessions,
     /// A SUBSCRIBE or UNSUBSCRIBE that matches is under way.
     SubscribePending,
     /// A CONNECT with the client identifier of a matching session is under way.
@@ -108,7 +110,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in order.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 39] = [
         Self::TrustNotEstablished,
         Self::NotConnected,
         Self::Reauthenticating,
@@ -127,6 +129,7 @@ impl Reason {
         Self::Plugin,
         Self::OpaqueConnection,
         Self::UnknownSession,
+        Self::OlderSessions,
         Self::SubscribePending,
         Self::SessionUnsettled,
         Self::SubscriberOffline,
@@ -170,6 +173,7 @@ impl Reason {
             Self::Plugin => "plugin",
             Self::OpaqueConnection => "opaque_connection",
             Self::UnknownSession => "unknown_session",
+            Self::OlderSessions => "older_sessions",
             Self::SubscribePending => "subscribe_pending",
             Self::SessionUnsettled => "session_unsettled",
             Self::SubscriberOffline => "subscriber_offline",
@@ -256,6 +260,28 @@ impl BlindSpots {
     }
 }
 
+/// What sessions from before the card would get that the card does not know of.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum OlderSessions {
+    /// There are none.
+    None,
+    /// Messages with QoS 1.
+    TakeQos1,
+    /// Messages with QoS 0 as well.
+    TakeAll,
+}
+
+impl OlderSessions {
+    /// Why a message with this QoS is the broker's whatever its topic, if so.
+    pub(crate) fn reason(self, qos: u8) -> Option<Reason> {
+        match self {
+            Self::None => None,
+            Self::TakeQos1 => (qos > 0).then_some(Reason::OlderSessions),
+            Self::TakeAll => Some(Reason::OlderSessions),
+        }
+    }
+}
+
 /// What a decision rests on besides the packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
@@ -276,6 +302,7 @@ pub(crate) struct Facts {
     /// The PUBLISH teaches the broker a Topic Alias.
     pub(crate) is_alias_news: bool,
     pub(crate) blind_spots: BlindSpots,
+    pub(crate) older_sessions: OlderSessions,
 }
 
 /// What the fixed header of a PUBLISH alone rules out: such a packet is not even held.
@@ -325,6 +352,9 @@ pub(crate) fn decide<'r>(
     if let Some(reason) =
         rule_out(facts, header, limits).or(by_itself).or_else(|| facts.blind_spots.reason())
     {
+        return Decision::Broker(reason);
+    }
+    if let Some(reason) = facts.older_sessions.reason(header.qos()) {
         return Decision::Broker(reason);
     }
     let route = routes.find(publish.topic, sessions);

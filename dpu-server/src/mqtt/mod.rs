@@ -43,7 +43,7 @@ mod topic;
 mod trie;
 
 pub use config::{CoreConfig, Limits, Mode, Trust};
-pub use core::{Core, Status};
+pub use core::{Core, Forgotten, SessionState, SessionView, Status};
 pub use counters::{Counters, DropReason};
 pub use decision::{ByReason, Reason};
 pub use outbox::{ByteQueue, Outbox};

@@ -195,7 +195,8 @@ impl Routes {
         self.forget();
     }
 
-    fn forget(&mut self) {
+    /// All is found anew.
+    pub(crate) fn forget(&mut self) {
         self.by_topic.clear();
         self.routes.clear();
         self.targets = 0;

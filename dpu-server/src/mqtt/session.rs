@@ -157,6 +157,18 @@ impl Sessions {
         self.opaque
     }
 
+    /// The session of this client, if there is one.
+    pub(crate) fn find(&self, client_id: &str) -> Option<SessionId> {
+        self.by_client_id.get(client_id).copied()
+    }
+
+    /// The sessions from this place on, of at most `max` places, and the next place, if there is one.
+    pub(crate) fn page(&self, from: usize, max: usize) -> (Vec<SessionId>, Option<usize>) {
+        let end = from.saturating_add(max).min(self.sessions.capacity());
+        let ids = (from..end).filter(|&at| self.sessions.contains(at)).map(SessionId).collect();
+        (ids, (end < self.sessions.capacity()).then_some(end))
+    }
+
     pub(crate) fn get(&self, id: SessionId) -> &Session {
         &self.sessions[id.0]
     }
@@ -504,6 +516,20 @@ impl Session {
     /// The client left its name empty, and the broker has not made one up.
     pub(crate) fn is_anonymous(&self) -> bool {
         self.client_id.is_none()
+    }
+
+    /// `None`: the client left its name empty.
+    pub(crate) fn client_id(&self) -> Option<&Arc<str>> {
+        self.client_id.as_ref()
+    }
+
+    pub(crate) fn subscription_count(&self) -> usize {
+        self.subscriptions.len()
+    }
+
+    /// When the card forgets it; `None`: not by itself.
+    pub(crate) fn expires_at(&self) -> Option<Instant> {
+        self.expires_at
     }
 
     /// The connection whose SUBACKs belong here.

@@ -13,7 +13,9 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context, Result};
 
 use crate::library;
+
 use crate::run::elf;
+pub(crate) use session::own_paths as session_paths;
 
 /// Shown below the options.
 pub(crate) const HELP: &str = "\

@@ -29,10 +29,8 @@ enum State {
 
 /// Looks at every path, and sums up.
 pub(super) fn check() -> Vec<Finding> {
-    let variable = |name| std::env::var_os(name).filter(|value: &OsString| !value.is_empty());
     let uid = rustix::process::geteuid().as_raw();
-    let paths =
-        paths(variable("MQTTSHIM_SESSION"), variable("XDG_RUNTIME_DIR"), variable("TMPDIR"), uid);
+    let paths = own_paths();
     let states: Vec<State> = paths.iter().map(|path| state(path, uid)).collect();
     let looked = paths.iter().zip(&states).map(|(path, &state)| finding(path, state));
     let mut findings: Vec<Finding> = looked.collect();
@@ -44,6 +42,13 @@ pub(super) fn check() -> Vec<Finding> {
         ));
     }
     findings
+}
+
+/// Where the library looks in this process's environment, in order.
+pub(crate) fn own_paths() -> Vec<PathBuf> {
+    let variable = |name| std::env::var_os(name).filter(|value: &OsString| !value.is_empty());
+    let uid = rustix::process::geteuid().as_raw();
+    paths(variable("MQTTSHIM_SESSION"), variable("XDG_RUNTIME_DIR"), variable("TMPDIR"), uid)
 }
 
 /// Where the library looks, in order.

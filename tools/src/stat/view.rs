@@ -22,11 +22,13 @@ pub(crate) struct View<'a> {
 const PUBLISH: &str = "mqttshim_publish_total";
 const DELIVERIES: &str = "mqttshim_deliveries_total";
 const DROPPED: &str = "mqttshim_outbox_dropped_total";
+const WINDOWS: &str = "mqttshim_windows_total";
+const SHADOW: &str = "mqttshim_shadow_total";
 const SLOW: &str = "mqttshim_slow_sessions";
 const BLIND: &str = "mqttshim_blind_spots";
 
 /// What each reason means; others are shown by their label.
-const REASONS: [(&str, &str); 39] = [
+const REASONS: [(&str, &str); 40] = [
     ("all_rules_hold", "distributed by the card"),
     (
         "trust_not_established",
@@ -68,12 +70,19 @@ const REASONS: [(&str, &str); 39] = [
         "opaque_connection",
         "a client speaks something the card cannot read (TLS, WebSocket, a bridge)",
     ),
-    ("unknown_session", "the broker resumed a session whose subscriptions the card does not know"),
+    (
+        "unknown_session",
+        "the broker resumed a session whose subscriptions the card does not know, until that session ends; `mqttshim sessions` names it",
+    ),
+    (
+        "older_sessions",
+        "the broker may keep the message for sessions from before dpu-server; if it has none, start dpu-server with --older-sessions none, or say `mqttshim sessions forget --all`",
+    ),
     ("subscribe_pending", "a matching SUBSCRIBE or UNSUBSCRIBE was under way"),
     ("session_unsettled", "a client was taking over a matching session"),
     (
         "subscriber_offline",
-        "a matching persistent session is offline, and the broker may queue for it; if it queues nothing with QoS 0, start dpu-server with --queue-qos0-messages false",
+        "a matching persistent session is offline, and the broker may queue for it; `mqttshim sessions` names it and can have it forgotten; if the broker queues nothing with QoS 0, start dpu-server with --queue-qos0-messages false",
     ),
     ("shared_subscription", "a matching subscription is shared ($share)"),
     (
@@ -133,12 +142,13 @@ impl View<'_> {
         let open = self.total("mqttshim_session_state", &[("state", "open")]);
         let _ = writeln!(text, "brokers      {open:.0}");
         let _ = write!(text, "connections  {connections:.0}");
-        for (name, noun) in [
-            ("mqttshim_mqtt_sessions", "MQTT sessions"),
-            ("mqttshim_subscriptions", "subscriptions"),
-            ("mqttshim_routes", "remembered topics"),
+        for (name, labels, noun) in [
+            ("mqttshim_mqtt_sessions", &[][..], "MQTT sessions"),
+            ("mqttshim_subscriptions", &[], "subscriptions"),
+            ("mqttshim_routes", &[("state", "cached")], "routes"),
+            ("mqttshim_routes", &[("state", "learned")], "publishers' topics learned"),
         ] {
-            if let Some(value) = self.now.sum(name, &[]) {
+            if let Some(value) = self.now.sum(name, labels) {
                 let _ = write!(text, "  ·  {value:.0} {noun}");
             }
         }
@@ -159,8 +169,26 @@ impl View<'_> {
             };
             self.line(&mut text, &what, DROPPED, &[("reason", reason)], meaning);
         }
+        self.outcomes(&mut text, "watched", WINDOWS);
+        self.outcomes(&mut text, "compared", SHADOW);
         self.judgement(&mut text);
         text
+    }
+
+    /// What came of PUBLISHes that the card looked at on their way through the broker.
+    fn outcomes(&self, text: &mut String, heading: &str, name: &str) {
+        if self.total(name, &[]) > 0.0 {
+            let _ = writeln!(text, "\n{heading}");
+            for sample in self.now.of(name) {
+                let outcome = sample.label("outcome").unwrap_or("?");
+                let meaning = match outcome {
+                    "learned" => "who gets such messages is known",
+                    "different" => "the card would have done something else; see dpu-server's log",
+                    _ => "",
+                };
+                self.line(text, outcome, name, &[("outcome", outcome)], meaning);
+            }
+        }
     }
 
     fn publishes(&self, text: &mut String) {
@@ -301,6 +329,30 @@ mod tests {
         assert!(line("dropped: bytes").contains('3'));
         assert!(!text.contains("no_match"), "{text}");
         assert!(!text.contains("nothing is accelerated"), "{text}");
+    }
+
+    #[test]
+    fn every_reason_of_dpu_server_is_explained() {
+        for reason in dpu_server::mqtt::Reason::ALL {
+            assert!(!meaning(reason.label()).is_empty(), "{}", reason.label());
+        }
+    }
+
+    #[test]
+    fn routes_are_counted_by_what_they_are_and_windows_by_what_came_of_them() {
+        let page = |windows: u32| {
+            Samples::parse(&format!(
+                "mqttshim_routes{{state=\"cached\"}} 7\nmqttshim_routes{{state=\"learned\"}} 5\n\
+                 mqttshim_windows_total{{outcome=\"learned\"}} {windows}\n\
+                 mqttshim_windows_total{{outcome=\"unproven\"}} 1\nmqttshim_shadow_total{{outcome=\"same\"}} 0\n"
+            ))
+        };
+        let (before, now) = (page(10), page(30));
+        let text = View { now: &now, before: Some((&before, Duration::from_secs(2))) }.to_text();
+        assert!(text.contains("7 routes  ·  5 publishers' topics learned"), "{text}");
+        let learned = text.lines().find(|line| line.trim_start().starts_with("learned")).unwrap();
+        assert!(learned.contains("30") && learned.contains("10/s"), "{text}");
+        assert!(!text.contains("compared"), "{text}");
     }
 
     #[test]

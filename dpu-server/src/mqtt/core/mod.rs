@@ -2,10 +2,12 @@
 //!
 //! Split by what flows: `client` what clients send, `broker` what the broker sends, `distribute` a PUBLISH on its way,
 //! `exchanges` QoS 1 and 2 towards clients, `attendance` who is there (CONNACK, SUBACK, the end of a connection), `pings` what the card
-//! asks of the broker, `observe` what it makes of what it gets, `late` the same where answers prove nothing, `holding` who waits for that, `policy` who may do what.
+//! asks of the broker, `observe` what it makes of what it gets, `late` the same where answers prove nothing, `holding` who waits for
+//! that, `policy` who may do what, `census` what an operator sees of the sessions.
 
 mod attendance;
 mod broker;
+mod census;
 mod client;
 mod distribute;
 mod exchanges;
@@ -24,13 +26,15 @@ use super::arrivals::Arrivals;
 use super::config::{CoreConfig, Mode, Trust};
 use super::connection::{Connection, Connections, Phase};
 use super::counters::{Counters, DropReason};
-use super::decision::{BlindSpots, Facts, Reason};
+use super::decision::{BlindSpots, Facts, OlderSessions, Reason};
 use super::habits::Habits;
 use super::observe::Observer;
 use super::outbox::{ByteQueue, Outbox, TotalBytes};
 use super::packet::{Encoded, Malformed};
 use super::routes::Routes;
 use super::session::Sessions;
+
+pub use census::{Forgotten, SessionState, SessionView};
 
 /// Opaque connections that are remembered, to be named.
 const OPAQUE_KEPT: usize = 8;
@@ -48,6 +52,8 @@ pub struct Core {
     opaque_latest: VecDeque<ConnId>,
     /// Sessions of the broker there was no room for. They are never learned of again.
     lost_sessions: usize,
+    /// The broker may keep sessions from before this core.
+    has_older_sessions: bool,
     outbox_total: TotalBytes,
     /// Connections with something new to send, each once.
     dirty: VecDeque<ConnId>,
@@ -84,13 +90,14 @@ pub struct Status {
 impl Core {
     /// A core that has seen nothing.
     pub fn new(config: CoreConfig) -> Self {
-        let habits =
-            Habits { follows_options: true, drops_offline_qos0: config.drops_offline_qos0 };
+        let drops_offline_qos0 = config.keeps_offline_qos0 == Some(false);
+        let habits = Habits { follows_options: true, drops_offline_qos0 };
         let is_observing = config.trust == Trust::Observed || config.mode == Mode::Shadow;
         Self {
             observer: is_observing.then(|| Observer::new(config.route_ttl)),
             holds: VecDeque::new(),
             routes: Routes::new(config.limits.routes_max, habits),
+            has_older_sessions: config.has_older_sessions,
             config,
             connections: Connections::default(),
             sessions: Sessions::default(),
@@ -115,7 +122,7 @@ impl Core {
         self.arrivals.get_or_insert_default();
         let (ttl, is_lost) = (self.config.route_ttl, self.counters.connections > 0);
         self.observer = self.observer.take().map(|_| Observer::of_late_broker(ttl, is_lost));
-        let drops_offline_qos0 = self.config.drops_offline_qos0;
+        let drops_offline_qos0 = self.config.keeps_offline_qos0 == Some(false);
         self.routes.set_habits(Habits { follows_options: false, drops_offline_qos0 });
     }
 
@@ -246,11 +253,23 @@ impl Core {
     pub fn status(&self) -> Status {
         let spots = self.blind_spots();
         let untrusted = self.is_untrusted().then_some(Reason::TrustNotEstablished);
+        let older = self.older_sessions().reason(0);
         Status {
-            slow_reason: spots.reason().or(untrusted),
+            slow_reason: spots.reason().or(untrusted).or(older),
             opaque_connections: spots.opaque_connections,
             unknown_sessions: spots.unknown_sessions,
             is_policy_watched: self.is_policy_watched,
+        }
+    }
+
+    /// What sessions from before the card would get.
+    fn older_sessions(&self) -> OlderSessions {
+        match self.config.keeps_offline_qos0 {
+            _ if !self.has_older_sessions => OlderSessions::None,
+            // Nobody has said it: mosquitto's default is to keep none, others' is to keep them.
+            None if self.arrivals.is_none() => OlderSessions::TakeQos1,
+            Some(false) => OlderSessions::TakeQos1,
+            None | Some(true) => OlderSessions::TakeAll,
         }
     }
 
@@ -285,6 +304,7 @@ impl Core {
                 && self.config.mode == Mode::Live,
             ack_bytes: publisher.outbox.ack_bytes(),
             is_alias_news: false,
+            older_sessions: self.older_sessions(),
             blind_spots: self.blind_spots(),
         }
     }

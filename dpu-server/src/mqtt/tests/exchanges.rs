@@ -310,7 +310,7 @@ fn a_session_that_outlives_its_connection_is_the_brokers_with_quality_of_service
 fn an_offline_session_gets_quality_of_service_1_whatever_the_operator_says_of_0() {
     let mut scene = Scene::with_config(crate::mqtt::CoreConfig {
         trust: crate::mqtt::Trust::Suback,
-        drops_offline_qos0: true,
+        keeps_offline_qos0: Some(false),
         ..Default::default()
     });
     scene.subscriber_of(v311("here"), "#", 1);

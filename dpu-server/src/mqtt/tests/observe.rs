@@ -484,3 +484,14 @@ fn who_misses_what_is_too_large_for_it_is_not_left_out() {
         [publish_v5("t", &[], "1"), publish_v5("t", &[], "2")].concat()
     );
 }
+
+#[test]
+fn what_was_learned_is_learned_anew_after_a_flush() {
+    let (mut scene, publisher, both) = plain();
+    teach(&mut scene, publisher, &both, "t");
+    card_serves(&mut scene, publisher, &both, &publish("t", "1"));
+    assert_eq!(scene.core.flush_routes(), 1);
+    assert_eq!(scene.core.counters().learned, 0);
+    teach(&mut scene, publisher, &both, "t");
+    scene.card_takes(publisher, publish("t", "2"));
+}

@@ -365,7 +365,7 @@ fn an_offline_session_is_left_out_where_the_operator_says_it_gets_nothing() {
     for late in [false, true] {
         let mut scene = Scene::with_config(CoreConfig {
             trust: Trust::Suback,
-            drops_offline_qos0: true,
+            keeps_offline_qos0: Some(false),
             ..CoreConfig::default()
         });
         if late {

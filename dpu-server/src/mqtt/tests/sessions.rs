@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::packets::*;
 use super::scene::Scene;
-use crate::mqtt::{Limits, Reason};
+use crate::mqtt::{CoreConfig, Forgotten, Limits, Reason, SessionState, Trust};
 
 #[test]
 fn a_clean_session_ends_with_its_connection() {
@@ -404,4 +404,104 @@ fn a_number_is_free_again_after_close() {
     scene.broker(conn, connack(4, false, 0, &[]));
     assert_eq!(scene.client_gets(conn), connack(4, false, 0, &[]));
     assert_eq!(scene.core.counters().connections, 1);
+}
+
+#[test]
+fn a_session_that_is_offline_is_forgotten_when_told_so_and_unknown_when_it_comes_back() {
+    let mut scene = Scene::new();
+    let subscriber = scene.connect(persistent("s"));
+    scene.subscribe(subscriber, "t");
+    scene.subscriber("other", "t");
+    let publisher = scene.connect(v311("p"));
+    assert_eq!(scene.core.forget_session("s"), Forgotten::Connected);
+    assert_eq!(scene.core.forget_session("nobody"), Forgotten::Unknown);
+    scene.core.handle_client_gone(subscriber, scene.now);
+    assert_eq!(scene.core.forget_session("s"), Forgotten::Unsettled, "the broker may still answer");
+    scene.close(subscriber);
+    scene.broker_takes(publisher, Reason::SubscriberOffline, publish("t", "1"));
+    assert_eq!(scene.core.forget_session("s"), Forgotten::Done);
+    let other = scene.connect(v311("q"));
+    scene.card_takes(other, publish("t", "2"));
+    assert_eq!((scene.core.counters().sessions, scene.core.counters().subscriptions), (3, 1));
+    let back = scene.knock(persistent("s"));
+    assert_eq!(scene.core.forget_session("s"), Forgotten::Unsettled);
+    scene.broker(back, connack(4, true, 0, &[]));
+    scene.broker_takes(other, Reason::UnknownSession, publish("t", "3"));
+}
+
+#[test]
+fn all_that_are_offline_are_forgotten_in_steps_and_the_unknown_with_them() {
+    let mut scene = Scene::new();
+    for number in 0..5 {
+        let conn = scene.connect(persistent(&number.to_string()));
+        scene.subscribe(conn, "t");
+        if number != 2 {
+            scene.close(conn);
+        }
+    }
+    let unknown = scene.connect_with(persistent("unknown"), true);
+    scene.close(unknown);
+    assert_eq!(scene.core.status().slow_reason, Some(Reason::UnknownSession));
+    let (mut count, mut from) = (0, Some(0));
+    while let Some(at) = from {
+        let (more, next) = scene.core.forget_sessions(at, 2);
+        (count, from) = (count + more, next);
+    }
+    assert_eq!(count, 5);
+    assert_eq!(scene.core.status().slow_reason, None);
+    let (left, next) = scene.core.list_sessions(0, 100, scene.now);
+    assert_eq!(next, None);
+    let left: Vec<_> = left.iter().map(|it| (it.client_id.as_deref(), it.state)).collect();
+    assert_eq!(left, [(Some("2"), SessionState::Connected)]);
+}
+
+#[test]
+fn an_operator_sees_when_a_session_is_forgotten_and_that_one_is_unknown() {
+    let mut scene = Scene::new();
+    let conn = scene.knock(ConnectPacket { properties: &[0x11, 0, 0, 0, 100], ..v5("s") });
+    scene.broker(conn, connack(5, false, 0, &[]));
+    scene.close(conn);
+    let unknown = scene.connect_with(persistent("unknown"), true);
+    scene.sleep(Duration::from_secs(10));
+    let (views, _) = scene.core.list_sessions(0, 100, scene.now);
+    assert_eq!(views[0].expires_in, Some(Duration::from_secs(150)), "with a margin");
+    assert_eq!((views[0].state, views[0].is_known), (SessionState::Offline, true));
+    assert_eq!((views[1].state, views[1].is_known), (SessionState::Connected, false));
+    scene.close(unknown);
+}
+
+#[test]
+fn sessions_from_before_the_card_keep_qos_1_with_the_broker_and_qos_0_where_the_broker_keeps_it() {
+    let older =
+        CoreConfig { trust: Trust::Suback, has_older_sessions: true, ..CoreConfig::default() };
+    for (keeps_offline_qos0, is_mosquitto, is_qos0_slow) in [
+        (None, true, false),
+        (None, false, true),
+        (Some(false), false, false),
+        (Some(true), true, true),
+    ] {
+        let mut scene = Scene::with_config(CoreConfig { keeps_offline_qos0, ..older.clone() });
+        if !is_mosquitto {
+            scene.core.expect_late_deliveries();
+        }
+        scene.subscriber("s", "t");
+        let publisher = scene.connect(v5("p"));
+        let packet = publish_v5("t", &[], "0");
+        if is_qos0_slow {
+            scene.broker_takes(publisher, Reason::OlderSessions, packet);
+            assert_eq!(scene.core.status().slow_reason, Some(Reason::OlderSessions));
+        } else {
+            scene.card_takes(publisher, packet);
+            assert_eq!(scene.core.status().slow_reason, None);
+        }
+        let reason = if is_mosquitto { Reason::OlderSessions } else { Reason::QosAboveZero };
+        scene.broker_takes(publisher, reason, publish_qos1_v5("t", 1, &[], "1"));
+        scene.core.forget_sessions(0, 100);
+        let fresh = scene.connect(v5("q"));
+        scene.card_takes(fresh, publish_v5("t", &[], "2"));
+        if is_mosquitto {
+            scene.client(fresh, publish_qos1_v5("t", 1, &[], "3"));
+            assert_eq!(scene.core.counters().publishes_card, 2 + u64::from(!is_qos0_slow));
+        }
+    }
 }
