@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use crate::mqtt::{Forgotten, SessionView};
 
-pub use socket::{ControlError, path_beside, serve};
+pub use socket::{ControlError, Served, path_beside, serve};
 
 /// Sessions that one order looks at.
 pub const STEP: usize = 1_024;
