@@ -130,7 +130,8 @@ impl Route {
         self.targets.iter().any(|target| !target.is_spared(publisher))
     }
 
-    /// Whether a copy is of a size of which nobody knows whether the broker would send it.
+    /// Whether a copy is of a size of which nobody knows whether the broker would send it, or what not sending it does: mosquitto
+    /// counts one with QoS 1 as in flight for ever.
     pub(crate) fn has_doubtful_size(&self, publish: &Publish<'_>) -> bool {
         let qos = u8::from(publish.packet_id.is_some());
         let bytes = |variant, qos| publish.encoded_bytes(variant, qos);
@@ -140,7 +141,8 @@ impl Route {
                 let qos = target.qos(publish);
                 let bytes = bytes(self.variants[usize::from(target.variant)], qos);
                 let too_large = bytes.saturating_sub(target.packet_bytes_max as usize);
-                too_large > 0 && !(self.drops_large_copies && too_large > MOSQUITTO_SIZE_TOLERANCE)
+                let is_dropped = self.drops_large_copies && too_large > MOSQUITTO_SIZE_TOLERANCE;
+                too_large > 0 && (qos > 0 || !is_dropped)
             })
     }
 }

@@ -100,6 +100,17 @@ fn a_version_5_publisher_needs_no_proof_unless_the_broker_says_it_takes_no_more_
 }
 
 #[test]
+fn what_is_too_large_for_a_subscriber_is_the_broker_s_who_counts_it_as_in_flight() {
+    let mut scene = Scene::new();
+    let small = ConnectPacket { properties: &[0x27, 0, 0, 0, 20], ..v5("small") };
+    scene.subscriber_of(small, "t", 1);
+    let publisher = scene.publisher("t");
+    scene.card_takes_qos1(publisher, 2, publish_qos1("t", 2, "fits"));
+    let large = "x".repeat(50);
+    scene.broker_takes(publisher, Reason::MaximumPacketSize, publish_qos1("t", 3, &large));
+}
+
+#[test]
 fn identifiers_the_broker_uses_too_are_told_apart() {
     let (mut scene, publisher, subscriber) = plain(20);
     scene.card_takes_qos1(publisher, 1, publish_qos1("t", 1, "card"));
