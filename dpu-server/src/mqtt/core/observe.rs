@@ -118,9 +118,9 @@ impl Core {
         self.note(conn, None, says, may_control);
     }
 
-    /// Behind what was noted: asks for an answer where one is due.
+    /// Behind what was noted: asks for an answer where one is due. Nobody waits for one where nothing is learned any more.
     pub(super) fn ask_for_answers(&mut self, conn: ConnId) {
-        if self.observer.is_none() {
+        if self.observer.as_ref().is_none_or(Observer::is_lost) {
             return;
         }
         let Some(connection) = self.connections.get_mut(conn) else { return };
