@@ -47,7 +47,7 @@ CONFIGURATION FILE
     sockets_max             sockets of all brokers [what the descriptors allow]
     sessions_per_uid_max    brokers of one user [256]
     inspect_bytes_max       largest payload the card distributes [65536]
-    outbox_bytes_max        bytes of copies waiting for one subscriber [1048576]
+    outbox_bytes_max        bytes of copies waiting for one subscriber [71303168]
     outbox_messages_max     copies waiting for one subscriber [1000]
     outbox_total_bytes_max  bytes of copies waiting for all subscribers of a broker [268435456]
     subscriptions_max       subscriptions of a broker [1000000]

@@ -64,11 +64,12 @@ pub struct Limits {
     /// Largest payload the card distributes, and largest other packet it holds to read it, in bytes. A larger PUBLISH
     /// goes to the broker; with a larger packet of another kind the connection becomes opaque.
     pub inspect_bytes_max: usize,
-    /// Bytes of the card's copies one client may have waiting. The next copy is dropped.
+    /// Bytes of the card's copies one client may have waiting. The next PUBLISH that would make it more goes to the broker.
     pub outbox_bytes_max: usize,
     /// Copies one client may have waiting. The next copy is dropped.
     pub outbox_messages_max: usize,
-    /// Bytes of copies waiting for all clients together, each copy counted in full though they share memory.
+    /// Bytes of copies waiting for all clients together, each copy counted in full though they share memory. Beyond, what is for a
+    /// client with more than a little waiting goes to the broker.
     pub outbox_total_bytes_max: usize,
     /// Subscriptions of all sessions together. With one more the connection becomes opaque.
     pub subscriptions_max: usize,
@@ -92,7 +93,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             inspect_bytes_max: 64 * 1024,
-            outbox_bytes_max: 1024 * 1024,
+            // As many copies as may wait, of the largest size.
+            outbox_bytes_max: 68 * 1024 * 1024,
             // mosquitto's max_queued_messages.
             outbox_messages_max: 1_000,
             outbox_total_bytes_max: 256 * 1024 * 1024,

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::ConnId;
 use super::aliases::Aliases;
+use super::config::Limits;
 use super::framer::Framer;
 use super::inflight::Inflight;
 use super::observe::Says;
@@ -161,6 +162,8 @@ pub(crate) struct Connection {
     /// The last byte in `to_broker` does not end a packet.
     pub(crate) is_to_broker_mid_packet: bool,
     pub(crate) outbox: Outbox,
+    /// A copy was dropped because the client does not keep up, and that was said.
+    pub(crate) is_dropping: bool,
     /// In the core's list of connections with something new.
     pub(crate) is_listed: bool,
 
@@ -227,6 +230,7 @@ impl Connection {
             to_broker: ByteQueue::default(),
             is_to_broker_mid_packet: false,
             outbox: Outbox::new(total),
+            is_dropping: false,
             is_listed: false,
             session: None,
             is_clean: false,
@@ -257,6 +261,15 @@ impl Connection {
             early_requests: Vec::new(),
             early_bytes: 0,
         }
+    }
+
+    /// Whether a copy of so many bytes may wait for this client, or is one that the broker would drop too: one too many.
+    pub(crate) fn has_room(&self, bytes: usize, qos: u8, limits: &Limits) -> bool {
+        let is_one_too_many = match qos {
+            0 => self.outbox.is_full(limits),
+            _ => self.inflight.waiting() >= limits.queued_messages_max,
+        };
+        is_one_too_many || self.outbox.check_room(bytes, limits).is_ok()
     }
 
     /// Whether a PINGREQ of the card would be answered: both ends are there and speak MQTT.

@@ -34,6 +34,11 @@ impl DropReason {
         Self::Expired,
     ];
 
+    /// The subscriber does not keep up; nothing else is wrong with the copy.
+    pub(crate) fn is_overload(self) -> bool {
+        matches!(self, Self::Messages | Self::QueuedMessages | Self::Bytes | Self::TotalBytes)
+    }
+
     /// The value of the `reason` label in metrics; stable.
     pub fn label(self) -> &'static str {
         match self {

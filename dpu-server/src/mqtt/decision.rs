@@ -92,6 +92,8 @@ pub enum Reason {
     IdentifiersUnknown,
     /// A copy exceeds a subscriber's Maximum Packet Size, and what the broker makes of that is not known.
     MaximumPacketSize,
+    /// A copy does not fit into the bytes a subscriber, or all of them, may have waiting, which is a bound of the card's alone.
+    SubscriberFull,
     /// Who may do what may be changing: a `$CONTROL` message, an AUTH or a CONNECT with the publisher's client identifier is under way.
     PolicyUnsettled,
     /// The publisher's first PUBLISH on the topic.
@@ -143,6 +145,7 @@ impl Reason {
         Self::PersistentSession,
         Self::IdentifiersUnknown,
         Self::MaximumPacketSize,
+        Self::SubscriberFull,
         Self::PolicyUnsettled,
         Self::Unobserved,
         Self::Probe,
@@ -187,6 +190,7 @@ impl Reason {
             Self::PersistentSession => "persistent_session",
             Self::IdentifiersUnknown => "identifiers_unknown",
             Self::MaximumPacketSize => "maximum_packet_size",
+            Self::SubscriberFull => "subscriber_full",
             Self::PolicyUnsettled => "policy_unsettled",
             Self::Unobserved => "unobserved",
             Self::Probe => "probe",
@@ -299,6 +303,8 @@ pub(crate) struct Facts {
     pub(crate) takes_qos1: bool,
     /// Bytes of the card's acknowledgements that wait for this publisher.
     pub(crate) ack_bytes: usize,
+    /// Bytes of copies that wait for all subscribers together.
+    pub(crate) outbox_total_bytes: usize,
     /// The PUBLISH teaches the broker a Topic Alias.
     pub(crate) is_alias_news: bool,
     pub(crate) blind_spots: BlindSpots,
@@ -369,6 +375,9 @@ pub(crate) fn decide<'r>(
     }
     if route.has_doubtful_size(publish) {
         return Decision::Broker(Reason::MaximumPacketSize);
+    }
+    if route.has_full_subscriber(publish, connections, limits, facts.outbox_total_bytes) {
+        return Decision::Broker(Reason::SubscriberFull);
     }
     let left_out = match observer {
         None => &[],

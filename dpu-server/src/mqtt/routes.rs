@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::ConnId;
+use super::config::Limits;
 use super::connection::Connections;
 use super::decision::Reason;
 use super::habits::Habits;
@@ -128,6 +129,26 @@ impl Route {
     /// Whether anything is left when the publisher is spared its own messages.
     pub(crate) fn reaches_others(&self, publisher: ConnId) -> bool {
         self.targets.iter().any(|target| !target.is_spared(publisher))
+    }
+
+    /// Whether a copy would be dropped for its bytes, of which the broker knows no bound.
+    pub(crate) fn has_full_subscriber(
+        &self,
+        publish: &Publish<'_>,
+        connections: &Connections,
+        limits: &Limits,
+        total_bytes: usize,
+    ) -> bool {
+        let qos = u8::from(publish.packet_id.is_some());
+        let bytes = self.variants.iter().map(|&variant| publish.encoded_bytes(variant, qos)).max();
+        let bytes = bytes.unwrap_or(0);
+        // Nobody has more waiting than all have together.
+        let bytes_max = limits.outbox_bytes_max.min(limits.outbox_total_bytes_max);
+        total_bytes + bytes * self.targets.len() > bytes_max
+            && self.targets.iter().any(|target| {
+                let connection = connections.get(target.conn);
+                connection.is_some_and(|it| !it.has_room(bytes, target.qos(publish), limits))
+            })
     }
 
     /// Whether a copy is of a size of which nobody knows whether the broker would send it, or what not sending it does: mosquitto

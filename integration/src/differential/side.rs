@@ -8,8 +8,6 @@ use super::policy::Policy;
 use super::terms::{Terms, Variant};
 use crate::{Broker, BrokerSetup, Card, Folder, Server, wait};
 
-/// The broker keeps as much for a client as there is; a flood must not make the card drop what the broker would not.
-const CARD_CONFIG: &str = "[limits]\noutbox_bytes_max = 33554432\n";
 /// What mosquitto writes when it begins to read its files again.
 const RELOADING: &str = "Reloading config";
 
@@ -46,7 +44,7 @@ impl Side {
         let Terms { brand, trust } = terms;
         let card = is_on_card.then(|| {
             let keeps = !brand.is_mosquitto() || variant == Variant::QueuesQos0;
-            let text = format!("queue_qos0_messages = {keeps}\n{CARD_CONFIG}");
+            let text = format!("queue_qos0_messages = {keeps}\n");
             let config = folder.write("card.toml", &text).display().to_string();
             Card::start_with(folder, &["--config", &config, "--trust", &trust.to_string()])
         });

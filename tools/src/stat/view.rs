@@ -105,6 +105,10 @@ const REASONS: [(&str, &str); 40] = [
         "a copy exceeds a subscriber's Maximum Packet Size, and brokers differ in what they do",
     ),
     (
+        "subscriber_full",
+        "a subscriber does not read, and more bytes wait for it than the card holds",
+    ),
+    (
         "policy_unsettled",
         "who may do what was being changed: $CONTROL, AUTH, or a CONNECT of the publisher's name",
     ),

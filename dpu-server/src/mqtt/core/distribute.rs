@@ -25,6 +25,7 @@ use super::super::observe::Purpose;
 use super::super::packet::{Encoded, FixedHeader, Malformed, Publish, puback};
 use super::super::ping::Barrier;
 use super::super::routes::Route;
+use super::super::session::Sessions;
 use super::super::topic;
 use super::client::Flow;
 use super::{Core, list};
@@ -71,7 +72,7 @@ impl Core {
             observer,
             arrivals,
         );
-        let mut out = FanOut { connections, dirty, counters, limits, now };
+        let mut out = FanOut { connections, sessions, dirty, counters, limits, now };
         let reason = match decision {
             Decision::Broker(reason) => Some(reason),
             Decision::Card(_, left_out) if config.mode == Mode::Shadow => {
@@ -239,9 +240,21 @@ impl Core {
     }
 }
 
+/// Says once a connection that its client does not keep up, as mosquitto does.
+#[cold]
+fn say_that_it_drops(connection: &mut Connection, sessions: &Sessions, reason: DropReason) {
+    if reason.is_overload() && !connection.is_dropping {
+        connection.is_dropping = true;
+        let client = connection.session.map_or("", |session| sessions.get(session).client_id());
+        let reason = reason.label();
+        tracing::warn!(?client, reason, "messages are dropped for a client that does not keep up");
+    }
+}
+
 /// What a distribution writes to.
 struct FanOut<'c> {
     connections: &'c mut Connections,
+    sessions: &'c mut Sessions,
     dirty: &'c mut VecDeque<ConnId>,
     counters: &'c mut Counters,
     limits: &'c Limits,
@@ -260,7 +273,7 @@ impl FanOut<'_> {
         publish: &Publish<'_>,
         copies: &mut Vec<Option<Encoded>>,
     ) {
-        let Self { connections, dirty, counters, limits, now } = self;
+        let Self { connections, sessions, dirty, counters, limits, now } = self;
         let (limits, now) = (*limits, *now);
         let variants = route.variants();
         copies.resize_with(variants.len() * 2, || None);
@@ -284,7 +297,10 @@ impl FanOut<'_> {
                     counters.deliveries_card += 1;
                     list(connection, target.conn, dirty);
                 }
-                Err(drop) => counters.outbox_dropped[drop as usize] += 1,
+                Err(reason) => {
+                    counters.outbox_dropped[reason as usize] += 1;
+                    say_that_it_drops(connection, sessions, reason);
+                }
             }
         }
         counters.publishes_card += 1;

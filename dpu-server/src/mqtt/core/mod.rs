@@ -303,6 +303,7 @@ impl Core {
                 && self.config.trust == Trust::Suback
                 && self.config.mode == Mode::Live,
             ack_bytes: publisher.outbox.ack_bytes(),
+            outbox_total_bytes: self.outbox_total.get(),
             is_alias_news: false,
             older_sessions: self.older_sessions(),
             blind_spots: self.blind_spots(),

@@ -28,6 +28,9 @@ use super::packet::Encoded;
 /// Capacity kept when a queue runs empty, in bytes.
 const CAPACITY_KEPT_BYTES: usize = 16 * 1024;
 
+/// With fewer bytes waiting nobody is refused one more copy because much waits for others.
+const SHARE_BYTES: usize = 128 * 1024;
+
 /// A first-in first-out queue of bytes in one contiguous buffer.
 #[derive(Debug, Default)]
 pub struct ByteQueue {
@@ -278,7 +281,7 @@ impl Outbox {
         now: Instant,
         limits: &Limits,
     ) -> Result<(), DropReason> {
-        if self.card_messages >= limits.outbox_messages_max {
+        if self.is_full(limits) {
             return Err(DropReason::Messages);
         }
         self.admit(copy.packet.len(), limits)?;
@@ -289,13 +292,27 @@ impl Outbox {
     /// Counts bytes that will be pushed later, or says why they must not be.
     #[inline]
     pub(crate) fn admit(&mut self, bytes: usize, limits: &Limits) -> Result<(), DropReason> {
+        self.check_room(bytes, limits)?;
+        self.admit_all(bytes);
+        Ok(())
+    }
+
+    /// Whether as many copies wait as may.
+    pub(crate) fn is_full(&self, limits: &Limits) -> bool {
+        self.card_messages >= limits.outbox_messages_max
+    }
+
+    /// Whether so many bytes more may wait.
+    #[inline]
+    pub(crate) fn check_room(&self, bytes: usize, limits: &Limits) -> Result<(), DropReason> {
         if self.card_bytes + bytes > limits.outbox_bytes_max {
             return Err(DropReason::Bytes);
         }
-        if self.total.get() + bytes > limits.outbox_total_bytes_max {
+        if self.total.get() + bytes > limits.outbox_total_bytes_max
+            && self.card_bytes >= SHARE_BYTES
+        {
             return Err(DropReason::TotalBytes);
         }
-        self.admit_all(bytes);
         Ok(())
     }
 

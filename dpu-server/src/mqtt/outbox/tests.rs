@@ -85,15 +85,18 @@ fn the_newest_copy_is_dropped_at_the_byte_bound() {
 }
 
 #[test]
-fn all_outboxes_share_one_bound() {
-    let limits = Limits { outbox_total_bytes_max: 10, ..Limits::default() };
+fn all_outboxes_share_one_bound_but_for_a_little_that_everybody_may_have() {
+    let bytes_max = 2 * SHARE_BYTES;
+    let limits = Limits { outbox_total_bytes_max: bytes_max, ..Limits::default() };
     let total = TotalBytes::default();
     let mut one = Outbox::new(total.clone());
     let mut other = Outbox::new(total.clone());
-    push(&mut one, &packet(b'1', 6), &limits).unwrap();
-    assert_eq!(push(&mut other, &packet(b'2', 5), &limits), Err(DropReason::TotalBytes));
-    one.advance(1);
-    push(&mut other, &packet(b'2', 5), &limits).unwrap();
+    push(&mut one, &packet(b'1', bytes_max), &limits).unwrap();
+    assert_eq!(push(&mut one, &packet(b'2', 1), &limits), Err(DropReason::TotalBytes));
+    push(&mut other, &packet(b'3', SHARE_BYTES), &limits).unwrap();
+    assert_eq!(push(&mut other, &packet(b'4', 1), &limits), Err(DropReason::TotalBytes));
+    one.advance(SHARE_BYTES + 1);
+    push(&mut other, &packet(b'4', 1), &limits).unwrap();
     drop(one);
     drop(other);
     assert_eq!(total.get(), 0);

@@ -2,7 +2,7 @@
 
 use super::packets::*;
 use super::scene::Scene;
-use crate::mqtt::{Limits, Reason};
+use crate::mqtt::{DropReason, Limits, Reason};
 
 /// A scene with one publisher and one subscriber to `t`, between whom the card distributes.
 fn plain() -> (Scene, crate::mqtt::ConnId, crate::mqtt::ConnId) {
@@ -240,4 +240,47 @@ fn every_reason_is_reached_by_a_test() {
         let call = format!(", Reason::{reason:?}, ");
         assert!(tests.iter().any(|test| test.contains(&call)), "{reason:?}");
     }
+}
+
+/// A scene with a publisher, a subscriber who reads nothing and may have 400 bytes waiting, and three messages of 150 for it.
+fn almost_full(limits: Limits) -> (Scene, crate::mqtt::ConnId, crate::mqtt::ConnId) {
+    let mut scene = Scene::with_limits(Limits { outbox_bytes_max: 400, ..limits });
+    let subscriber = scene.connect(v311("s"));
+    scene.subscribe(subscriber, "t");
+    let publisher = scene.connect(v311("p"));
+    for _ in 0..2 {
+        scene.card_takes(publisher, publish("t", &"x".repeat(150)));
+    }
+    (scene, publisher, subscriber)
+}
+
+#[test]
+fn what_only_the_cards_bound_of_bytes_would_drop_is_the_brokers() {
+    let (mut scene, publisher, subscriber) = almost_full(Limits::default());
+    scene.broker_takes(publisher, Reason::SubscriberFull, publish("t", &"x".repeat(150)));
+    assert_eq!(scene.core.counters().outbox_dropped.iter().sum::<u64>(), 0);
+    // Read again, it is the card's again.
+    scene.client_gets(subscriber);
+    scene.broker(subscriber, publish("t", &"x".repeat(150)));
+    scene.broker_takes(publisher, Reason::BarrierOut, publish("t", "y"));
+    scene.broker(publisher, PINGRESP);
+    scene.card_takes(publisher, publish("t", "z"));
+}
+
+#[test]
+fn where_one_copy_more_is_too_many_the_newest_is_dropped_as_the_broker_would() {
+    let limits = Limits { outbox_messages_max: 2, ..Limits::default() };
+    let (mut scene, publisher, subscriber) = almost_full(limits);
+    scene.card_takes(publisher, publish("t", &"y".repeat(150)));
+    assert_eq!(scene.core.counters().dropped(DropReason::Messages), 1);
+    assert_eq!(scene.client_gets(subscriber), publish("t", &"x".repeat(150)).repeat(2));
+}
+
+#[test]
+fn much_that_waits_for_one_subscriber_keeps_nothing_from_another() {
+    let limits = Limits { outbox_total_bytes_max: 400, ..Limits::default() };
+    let (mut scene, publisher, _) = almost_full(limits);
+    let other = scene.subscriber("other", "u");
+    scene.card_takes(publisher, publish("u", &"y".repeat(150)));
+    assert_eq!(scene.client_gets(other), publish("u", &"y".repeat(150)));
 }
