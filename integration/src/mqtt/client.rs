@@ -64,7 +64,11 @@ impl Client {
         Client::over(TcpStream::connect((Ipv4Addr::LOCALHOST, port))?, login)
     }
 
-    fn over(stream: TcpStream, login: &Login) -> io::Result<Client> {
+    /// The same over a connection somebody has made.
+    ///
+    /// # Errors
+    /// As TCP.
+    pub fn over(stream: TcpStream, login: &Login) -> io::Result<Client> {
         stream.set_nodelay(true)?;
         Ok(Client {
             stream,
