@@ -27,8 +27,8 @@ deps: ## Installs what the tests need (Debian packages as root; Python and Node 
 test: deps build ## Runs every test that fits 25 minutes on two cores.
 	scripts/test.sh
 
-soak: deps build loom fuzz sanitize foreign ## The long runs: model checking, fuzzing, sanitizer, foreign suites, and the tests with 1,000 faults and 10,000 random programs.
-	MQTTSHIM_TEST_LONG=1 MQTTSHIM_FAULTS=1000 MQTTSHIM_PROGRAMS=10000 MQTTSHIM_TRIES=10000 scripts/test.sh
+soak: deps build loom fuzz sanitize foreign ## The long runs: model checking, fuzzing, sanitizer, foreign suites, and the tests with 1,000 faults, 10,000 random programs and 20,000 lives of a card.
+	MQTTSHIM_TEST_LONG=1 MQTTSHIM_FAULTS=1000 MQTTSHIM_PROGRAMS=10000 MQTTSHIM_TRIES=10000 MQTTSHIM_LIVES=20000 scripts/test.sh
 
 oracle: deps build ## Plays SEEDS random scenarios on BROKER alone and on us, for each TRUST, and compares what every client received.
 	scripts/oracle.sh
