@@ -54,7 +54,7 @@ schema: ## Generates the committed Cap'n Proto code again.
 loom: ## Model-checks the session's two token protocols.
 	RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 $(CARGO) test --release -p mqttshim-session --lib --target-dir target/loom
 
-fuzz: ## Fuzzes every parser of foreign bytes, SECONDS_PER_TARGET each (nightly toolchain, cargo-fuzz).
+fuzz: ## Fuzzes every parser of foreign bytes, and sessions, SECONDS_PER_TARGET each (nightly toolchain, cargo-fuzz).
 	scripts/fuzz.sh $(SECONDS_PER_TARGET)
 
 sanitize: ## Runs the session's and the schema's tests under AddressSanitizer (nightly toolchain).

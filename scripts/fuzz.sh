@@ -9,5 +9,5 @@ fi
 command -v cargo-fuzz >/dev/null || cargo install --quiet --locked cargo-fuzz
 for target in $(cargo +nightly fuzz list); do
   echo "== $target, $seconds s"
-  cargo +nightly fuzz run "$target" -- -max_total_time="$seconds" -print_final_stats=1
+  cargo +nightly fuzz run "$target" -- -max_total_time="$seconds" -print_final_stats=1 -len_control=0
 done

@@ -5,10 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::wire::{PUBACK, PUBCOMP, PUBREC, PUBREL, Packet, Publish, Version};
+use super::wire::{INFLIGHT_MAX, PUBACK, PUBCOMP, PUBREC, PUBREL, Packet, Publish, Version};
 
-/// Messages with QoS 1 it sends a client before one is acknowledged.
-pub(crate) const INFLIGHT_MAX: u16 = 3;
 /// Where it begins to count its Packet Identifiers: close to the card's own.
 const FIRST_IDENTIFIER: u16 = 65_530;
 

@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::broker::INFLIGHT_MAX;
 use super::model::{Model, SpanId, name_of};
-use super::wire::{PUBACK, PUBCOMP, PUBREC, PUBREL, Packet, Publish, Version};
+use super::wire::{INFLIGHT_MAX, PUBACK, PUBCOMP, PUBREC, PUBREL, Packet, Publish, Version};
 
 /// A request the broker has yet to answer.
 #[derive(Debug)]

@@ -1,5 +1,8 @@
 //! Control Packets as bytes and back, written without a look at the code under test.
 
+/// Messages with QoS 1 a broker sends a client before one is acknowledged.
+pub(crate) const INFLIGHT_MAX: u16 = 3;
+
 /// MQTT 3.1.1 or 5.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Version {
@@ -77,7 +80,7 @@ impl Packet {
                 body.extend([u8::from(*is_present), *code]);
                 if is_v5 {
                     // Receive Maximum, Topic Alias Maximum.
-                    let inflight_max = super::broker::INFLIGHT_MAX as u8;
+                    let inflight_max = INFLIGHT_MAX as u8;
                     put_properties(&mut body, &[0x21, 0, inflight_max, 0x22, 0, 3]);
                 }
                 0x20

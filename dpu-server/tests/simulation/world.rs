@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 
 use dpu_server::mqtt::{ConnId, Core, CoreConfig, DropReason, Limits, Mode, Reason, Trust};
 
-use super::broker::{Broker, Deed, INFLIGHT_MAX, Policy};
+use super::broker::{Broker, Deed, Policy};
 use super::client::Client;
 use super::model::{Model, name_of};
 use super::rng::Rng;
-use super::wire::{Publish, Version};
+use super::wire::{INFLIGHT_MAX, Publish, Version};
 
 /// Bytes of the largest packet the card reads.
 pub(crate) const READ_BYTES_MAX: usize = 200;
