@@ -112,7 +112,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in order.
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 40] = [
         Self::TrustNotEstablished,
         Self::NotConnected,
         Self::Reauthenticating,

@@ -74,13 +74,6 @@ pub(crate) struct Session {
     pub(crate) mark: u64,
 }
 
-impl Session {
-    /// The client's name; empty if it has none.
-    pub(crate) fn client_id(&self) -> &str {
-        self.client_id.as_deref().unwrap_or_default()
-    }
-}
-
 /// A granted subscription.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Grant {

@@ -109,9 +109,9 @@ impl World {
             inflight_messages_max: INFLIGHT_MAX,
             ..Limits::default()
         };
-        let drops_offline_qos0 = rng.percent(50);
+        let keeps_offline_qos0 = Some(!rng.percent(50));
         let config =
-            CoreConfig { trust, mode, limits, drops_offline_qos0, ..CoreConfig::default() };
+            CoreConfig { trust, mode, limits, keeps_offline_qos0, ..CoreConfig::default() };
         let mut model = Model::default();
         let kept_percent = if rng.percent(50) { 0 } else { 30 };
         let client = |index| {

@@ -63,7 +63,7 @@ impl Stage {
         let config = CoreConfig {
             trust: if terms & 1 == 0 { Trust::Suback } else { Trust::Observed },
             mode: if terms & 14 == 14 { Mode::Shadow } else { Mode::Live },
-            drops_offline_qos0: terms & 16 != 0,
+            keeps_offline_qos0: Some(terms & 16 == 0),
             limits,
             ..CoreConfig::default()
         };

@@ -28,7 +28,7 @@ const SLOW: &str = "mqttshim_slow_sessions";
 const BLIND: &str = "mqttshim_blind_spots";
 
 /// What each reason means; others are shown by their label.
-const REASONS: [(&str, &str); 40] = [
+const REASONS: [(&str, &str); 41] = [
     ("all_rules_hold", "distributed by the card"),
     (
         "trust_not_established",

@@ -245,7 +245,8 @@ impl Core {
 fn say_that_it_drops(connection: &mut Connection, sessions: &Sessions, reason: DropReason) {
     if reason.is_overload() && !connection.is_dropping {
         connection.is_dropping = true;
-        let client = connection.session.map_or("", |session| sessions.get(session).client_id());
+        let client = connection.session.and_then(|session| sessions.get(session).client_id());
+        let client = client.map_or("", |name| name);
         let reason = reason.label();
         tracing::warn!(?client, reason, "messages are dropped for a client that does not keep up");
     }
