@@ -12,11 +12,11 @@
 //! ```
 //!
 //! Copies are known by a hash of topic and payload. A copy counts for the earliest PUBLISH it can be, so what is not told apart
-//! by its bytes is never proven early. Where a copy never comes (an access list, a full queue), the publisher stays with the
+//! by its bytes is never proven early; of bytes that two publishers have on their way it counts for neither. Where a copy never comes (an access list, a full queue), the publisher stays with the
 //! broker. Bounded in windows, in PUBLISHes and in subscribers; beyond the bounds nothing is proven.
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::ConnId;
@@ -28,6 +28,9 @@ const SETTLED_MAX: usize = 1_024;
 const WINDOWS_MAX: usize = 4_096;
 /// PUBLISHes of one publisher on one topic that may be on their way.
 const SENT_MAX: usize = 1_024;
+/// Messages outside windows that are remembered, twice so many at most: a copy of an older one that is still on its way so many
+/// later ones have overtaken.
+const APART_MAX: usize = 32_768;
 /// Subscribers in all windows.
 const TARGETS_MAX: usize = 1_000_000;
 
@@ -85,17 +88,21 @@ impl Window {
         }
     }
 
-    /// A copy reached a subscriber; whether it was one of these.
-    fn take(&mut self, subscriber: ConnId, payload: u64) -> bool {
+    /// Whether a copy for a subscriber may be one of these.
+    fn awaits(&self, subscriber: ConnId, payload: u64) -> bool {
+        let Some(next) = self.targets.get(&subscriber) else { return false };
+        self.sent.iter().skip((next - self.first) as usize).any(|&sent| sent == payload)
+    }
+
+    /// A copy reached a subscriber.
+    fn take(&mut self, subscriber: ConnId, payload: u64) {
         let (first, end) = (self.first, self.end());
-        let Some(next) = self.targets.get_mut(&subscriber) else { return false };
+        let Some(next) = self.targets.get_mut(&subscriber) else { return };
         let from = (*next - first) as usize;
-        let Some(steps) = self.sent.iter().skip(from).position(|&sent| sent == payload) else {
-            return false;
-        };
-        *next += steps as u64 + 1;
-        self.behind -= usize::from(*next == end);
-        true
+        if let Some(steps) = self.sent.iter().skip(from).position(|&sent| sent == payload) {
+            *next += steps as u64 + 1;
+            self.behind -= usize::from(*next == end);
+        }
     }
 }
 
@@ -111,6 +118,8 @@ pub(crate) struct Arrivals {
     settled: HashMap<ConnId, HashMap<Topic, u64>>,
     /// Subscribers in `windows`.
     targets: usize,
+    /// Messages that may be on their way and are in no window, by topic and payload: the latest, and those before.
+    apart: [HashSet<(Topic, u64)>; 2],
 }
 
 impl Arrivals {
@@ -141,16 +150,35 @@ impl Arrivals {
         self.targets = self.targets - before + window.targets.len();
     }
 
+    /// Something with this topic and payload goes to the broker, or may by itself (a will), of which nobody watches the copies.
+    pub(crate) fn note_apart(&mut self, topic: &str, payload: &[u8]) {
+        self.remember(hash(topic.as_bytes()), hash(payload));
+    }
+
+    fn remember(&mut self, topic: Topic, payload: u64) {
+        if self.apart[0].len() >= APART_MAX {
+            self.apart.swap(0, 1);
+            self.apart[0].clear();
+        }
+        self.apart[0].insert((topic, payload));
+    }
+
     /// The broker sent a subscriber a PUBLISH with QoS 0.
     pub(crate) fn see(&mut self, subscriber: ConnId, topic: &str, payload: &[u8]) {
         let (topic, payload) = (hash(topic.as_bytes()), hash(payload));
         let Some(publishers) = self.publishers.get(&topic) else { return };
-        // Of two publishers' equal messages nobody can tell whose this is: it counts once.
-        let taker = publishers.iter().copied().find(|&publisher| {
-            let window = self.windows.get_mut(&(publisher, topic));
-            window.is_some_and(|window| window.take(subscriber, payload))
+        // Of equal messages nobody can tell which this is: it counts for none, and what one publisher says next, and nobody else
+        // does, shows that its own has arrived.
+        if self.apart.iter().any(|apart| apart.contains(&(topic, payload))) {
+            return;
+        }
+        let mut owners = publishers.iter().copied().filter(|&publisher| {
+            self.windows.get(&(publisher, topic)).is_some_and(|it| it.awaits(subscriber, payload))
         });
-        let Some(publisher) = taker else { return };
+        let (Some(publisher), None) = (owners.next(), owners.next()) else { return };
+        if let Some(window) = self.windows.get_mut(&(publisher, topic)) {
+            window.take(subscriber, payload);
+        }
         if let Some(window) = self.windows.get(&(publisher, topic))
             && let (Some(route), 0) = (window.route, window.behind)
         {
@@ -174,26 +202,29 @@ impl Arrivals {
     pub(crate) fn forget(&mut self, publisher: ConnId) {
         self.settled.remove(&publisher);
         for topic in self.topics.remove(&publisher).unwrap_or_default() {
-            self.close(publisher, topic);
+            for payload in self.close(publisher, topic) {
+                self.remember(topic, payload);
+            }
         }
     }
 
-    fn close(&mut self, publisher: ConnId, topic: Topic) {
+    /// Returns what was on its way.
+    fn close(&mut self, publisher: ConnId, topic: Topic) -> VecDeque<u64> {
         if let Entry::Occupied(mut topics) = self.topics.entry(publisher) {
             topics.get_mut().retain(|&other| other != topic);
             if topics.get().is_empty() {
                 topics.remove();
             }
         }
-        if let Some(window) = self.windows.remove(&(publisher, topic)) {
-            self.targets -= window.targets.len();
-        }
+        let window = self.windows.remove(&(publisher, topic)).unwrap_or_default();
+        self.targets -= window.targets.len();
         if let Entry::Occupied(mut publishers) = self.publishers.entry(topic) {
             publishers.get_mut().retain(|&other| other != publisher);
             if publishers.get().is_empty() {
                 publishers.remove();
             }
         }
+        window.sent
     }
 }
 

@@ -190,6 +190,7 @@ impl Core {
                 arrivals.note(conn, publish.topic, publish.payload, route);
             } else {
                 arrivals.forget(conn);
+                arrivals.note_apart(publish.topic, publish.payload);
             }
         }
         match reason {

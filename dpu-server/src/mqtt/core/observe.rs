@@ -132,7 +132,11 @@ impl Core {
 
     /// A CONNECT goes to the broker.
     pub(super) fn note_will(&mut self, conn: ConnId, will: Option<Will<'_>>) {
-        let (Some(observer), Some(will)) = (&mut self.observer, will) else { return };
+        let Some(will) = will else { return };
+        if let Some(arrivals) = &mut self.arrivals {
+            arrivals.note_apart(will.topic, will.payload);
+        }
+        let Some(observer) = &mut self.observer else { return };
         let content = observer.content(will.topic.as_bytes(), will.payload);
         observer.note_will(conn, content, will.delay_s > 0);
     }

@@ -58,18 +58,34 @@ fn copies_that_look_alike_are_counted_one_by_one() {
 }
 
 #[test]
-fn equal_copies_of_two_publishers_count_for_one_of_them() {
+fn equal_copies_of_two_publishers_count_for_neither_until_one_says_something_else() {
     let (mut scene, publisher, both) = late();
     let other = scene.connect(v311("o"));
     for conn in [publisher, other] {
         scene.broker_takes(conn, Reason::Retained, publish_retained("t", "on"));
     }
     deliver(&mut scene, &both, &publish("t", "on"));
-    scene.card_takes(publisher, publish("t", "x"));
+    // Whose was it?
+    scene.broker_takes(publisher, Reason::BarrierOut, publish("t", "x"));
     scene.broker_takes(other, Reason::BarrierOut, publish("t", "y"));
     deliver(&mut scene, &both, &publish("t", "on"));
     deliver(&mut scene, &both, &publish("t", "y"));
     scene.card_takes(other, publish("t", "z"));
+    scene.broker_takes(publisher, Reason::BarrierOut, publish("t", "u"));
+}
+
+#[test]
+fn a_copy_that_may_be_of_something_nobody_watches_proves_nothing() {
+    let (mut scene, publisher, both) = late();
+    let other = scene.connect(v311("o"));
+    scene.broker_takes(other, Reason::Retained, publish_retained("t", "on"));
+    // It may still come, and its publisher's window is gone.
+    scene.close(other);
+    scene.broker_takes(publisher, Reason::Retained, publish_retained("t", "on"));
+    deliver(&mut scene, &both, &publish("t", "on"));
+    scene.broker_takes(publisher, Reason::BarrierOut, publish("t", "x"));
+    deliver(&mut scene, &both, &publish("t", "x"));
+    scene.card_takes(publisher, publish("t", "y"));
 }
 
 #[test]

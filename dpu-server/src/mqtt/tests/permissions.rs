@@ -307,7 +307,8 @@ fn spend(broker: Broker, moves: &[Move]) -> u64 {
             }
         }
     }
-    for _ in 0..4 {
+    // What a publisher sent may wait message by message.
+    for _ in 0..40 {
         it.scene.sleep(Duration::from_millis(20));
         for conn in it.all.clone() {
             it.broker.let_through(&mut it.scene, conn, usize::MAX);
