@@ -164,7 +164,9 @@ impl Core {
             let is_qos_news = publish.packet_id.is_some() && !publisher.may_publish_qos1;
             // Of those before it brokers refuse some. Where answers prove nothing, nothing is ever settled by one.
             let is_late = self.arrivals.is_some();
-            if reason < Reason::OlderSessions || is_qos_news || is_late {
+            // A broker of one thread keeps a publisher's order across topics too, and its clients see that: only what nobody gets
+            // lets the others pass.
+            if reason != Reason::NoMatch || is_qos_news || is_late {
                 publisher.slow.note_all(after);
             } else {
                 let qos = bytes[0] >> 1 & 0x03;
