@@ -7,8 +7,9 @@
 //!
 //! MQTT promises the order of one publisher's messages on one topic [MQTT-4.6.0-6]; a broker of one thread keeps it across topics
 //! too, and clients that end a list with a message on another topic rely on it. So only a topic that nobody gets lets the
-//! publisher's others pass. And what comes behind a packet the broker refuses never happened: behind one that may be refused, such as one larger than any before, everything waits. And a
-//! publisher is acknowledged in the order it published [MQTT-4.6.0-2]: a message with QoS 1 waits for all others with QoS 1.
+//! publisher's others pass. And what comes behind a packet the broker refuses never happened: behind one that may be refused,
+//! such as one larger than any before, everything waits. And a publisher is acknowledged in the order it published
+//! [MQTT-4.6.0-2]: a message with QoS 1 waits for all others with QoS 1.
 //!
 //! Topics are known by a hash: two that share one wait for each other, which costs time and proves nothing false. Bounded: with
 //! more than `TOPICS_MAX` of them every topic waits for all.
