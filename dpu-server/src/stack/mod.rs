@@ -16,6 +16,7 @@ mod batch;
 pub mod kernel;
 pub mod memory;
 pub mod smoltcp;
+mod watches;
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;

@@ -29,11 +29,13 @@ use std::time::Duration;
 
 use mqttshim_schema::{How, SocketOption};
 use rustix::buffer::spare_capacity;
-use rustix::event::{Timespec, epoll};
+use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, SocketFlags, sockopt};
 
-use super::{AcceptError, Batch, End, Ends, Event, Key, Received, Sends, Sent, Stack, Watch};
+use super::{
+    AcceptError, Batch, End, Ends, Event, Key, Received, Sends, Sent, Stack, Watch, watches,
+};
 use sockets::{Socket, Sockets, Stage};
 
 pub use uring::{Refused, Uring};
@@ -289,24 +291,15 @@ impl Stack for Kernel {
         descriptor: BorrowedFd<'_>,
         writable: bool,
     ) -> Result<(), Errno> {
-        let data = epoll::EventData::new_u64(WATCH_BIT | u64::from(watch.0));
-        let mut flags = epoll::EventFlags::IN;
-        flags.set(epoll::EventFlags::OUT, writable);
-        match epoll::add(&self.epoll, descriptor, data, flags) {
-            Err(Errno::EXIST) => epoll::modify(&self.epoll, descriptor, data, flags),
-            added => added,
-        }
+        watches::add(&self.epoll, WATCH_BIT | u64::from(watch.0), descriptor, writable)
     }
 
     fn unwatch(&mut self, descriptor: BorrowedFd<'_>) {
-        // A failure means that it was not watched.
-        let _ = epoll::delete(&self.epoll, descriptor);
+        watches::remove(&self.epoll, descriptor);
     }
 
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> Result<(), Errno> {
-        let timeout = timeout.map(|timeout| {
-            Timespec::try_from(timeout).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 })
-        });
+        let timeout = timeout.map(watches::timespec);
         self.ready.clear();
         match epoll::wait(self.epoll.as_fd(), spare_capacity(&mut self.ready), timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}

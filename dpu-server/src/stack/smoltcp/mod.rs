@@ -31,12 +31,14 @@ use std::time::{Duration, Instant};
 
 use mqttshim_schema::{How, SocketOption};
 use rustix::buffer::spare_capacity;
-use rustix::event::{Timespec, epoll};
+use rustix::event::epoll;
 use rustix::io::Errno;
 use smoltcp::wire::IpCidr;
 
 use self::tcp::{Setup, Tcp};
-use super::{AcceptError, Batch, End, Ends, Event, Key, Received, Sends, Sent, Stack, Watch};
+use super::{
+    AcceptError, Batch, End, Ends, Event, Key, Received, Sends, Sent, Stack, Watch, watches,
+};
 use crate::port::{Port, Receive, Transmit};
 
 /// Frames taken between two looks at what is to be sent.
@@ -218,25 +220,16 @@ impl<P: Port> Stack for Smoltcp<P> {
         descriptor: BorrowedFd<'_>,
         writable: bool,
     ) -> Result<(), Errno> {
-        let data = epoll::EventData::new_u64(u64::from(watch.0));
-        let mut flags = epoll::EventFlags::IN;
-        flags.set(epoll::EventFlags::OUT, writable);
-        match epoll::add(&self.epoll, descriptor, data, flags) {
-            Err(Errno::EXIST) => epoll::modify(&self.epoll, descriptor, data, flags),
-            added => added,
-        }
+        watches::add(&self.epoll, u64::from(watch.0), descriptor, writable)
     }
 
     fn unwatch(&mut self, descriptor: BorrowedFd<'_>) {
-        // A failure means that it was not watched.
-        let _ = epoll::delete(&self.epoll, descriptor);
+        watches::remove(&self.epoll, descriptor);
     }
 
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> Result<(), Errno> {
         self.turn()?;
-        let timeout = self.rest(timeout).map(|timeout| {
-            Timespec::try_from(timeout).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 })
-        });
+        let timeout = self.rest(timeout).map(watches::timespec);
         self.ready.clear();
         match epoll::wait(self.epoll.as_fd(), spare_capacity(&mut self.ready), timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
