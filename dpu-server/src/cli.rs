@@ -114,8 +114,9 @@ struct Run {
     /// Where --stack smoltcp sends what is for other networks; only connections that the broker itself makes need it.
     #[arg(long, value_name = "ADDRESS")]
     gateway: Option<IpAddr>,
-    /// How the card learns who may receive what. `observed`: from what mosquitto delivers; every PUBLISH of another broker goes to
-    /// itself. `suback`: a granted SUBACK is permission; for brokers that authorise at SUBSCRIBE and PUBLISH [default: observed].
+    /// How the card learns who may receive what. `observed`: from what the broker delivers; on brokers other than mosquitto a topic
+    /// is the card's only where every subscriber is served. `suback`: a granted SUBACK is permission; for brokers that authorise
+    /// at SUBSCRIBE and PUBLISH [default: observed].
     #[arg(long, value_name = "observed|suback")]
     trust: Option<TrustChoice>,
     /// Whether the broker keeps messages with QoS 0 for sessions that are offline, as mosquitto's option of this name says. If not, an
