@@ -6,8 +6,8 @@ use mqttshim_agent::{Agent, AgentConfig, OpenError};
 
 use crate::config::Config;
 use crate::descriptors;
-use crate::port::tap::Tap;
 use crate::stack::kernel::Uring;
+use mqttshim_port::tap::Tap;
 
 /// Prints the stacks and channels of this build, and what of them this machine refuses.
 ///

@@ -15,11 +15,11 @@ use crate::config::{ChannelChoice, Config, PortChoice, StackConfig};
 use crate::control::{self, ControlError};
 use crate::descriptors::{self, TooFew};
 use crate::metrics::{self, Board, ServeError};
-use crate::port::tap::{Tap, TapError};
 use crate::server::{Host, RunError, Server};
 use crate::stack::Stack;
 use crate::stack::kernel::{Kernel, Uring};
 use crate::stack::smoltcp::Smoltcp;
+use mqttshim_port::tap::{Tap, TapError};
 
 /// Why the server did not start, or stopped.
 #[derive(Debug, thiserror::Error)]

@@ -12,8 +12,8 @@ use super::clock;
 use super::device::Numbers;
 use super::guard::{Place, Told};
 use super::segment::Flow;
-use crate::port::Mac;
 use crate::stack::Key;
+use mqttshim_port::Mac;
 
 /// For how long somebody who began a handshake is waited for.
 const HANDSHAKE: std::time::Duration = std::time::Duration::from_secs(10);

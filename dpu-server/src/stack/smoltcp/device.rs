@@ -9,7 +9,7 @@ use smoltcp::wire::{
 };
 
 use super::link::{ETHERNET_BYTES, Header};
-use crate::port::{Capabilities, Transmit};
+use mqttshim_port::{Capabilities, Transmit};
 
 /// See the module. Lives for one call of smoltcp.
 pub(super) struct OnePacket<'a, T> {

@@ -13,7 +13,7 @@ use smoltcp::wire::{
     IpProtocol, Ipv6Packet, Ipv6Repr, NdiscNeighborFlags, NdiscRepr, RawHardwareAddress,
 };
 
-use crate::port::{Mac, Transmit};
+use mqttshim_port::{Mac, Transmit};
 
 /// Bytes before a packet.
 pub(super) const ETHERNET_BYTES: usize = 14;

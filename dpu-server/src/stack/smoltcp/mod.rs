@@ -39,7 +39,7 @@ use self::tcp::{Setup, Tcp};
 use super::{
     AcceptError, Batch, End, Ends, Event, Key, Received, Sends, Sent, Stack, Watch, watches,
 };
-use crate::port::{Port, Receive, Transmit};
+use mqttshim_port::{Port, Receive, Transmit};
 
 /// Frames taken between two looks at what is to be sent.
 const BURST_FRAMES: usize = 64;

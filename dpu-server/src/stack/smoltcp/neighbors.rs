@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::link::{ASK_INTERVAL, ASKS_MAX};
 use super::tcp::Tcp;
-use crate::port::Transmit;
+use mqttshim_port::Transmit;
 
 /// A neighbour that is asked for.
 #[derive(Debug)]

@@ -29,8 +29,8 @@ use super::neighbors::Search;
 use super::segment::{Arrival, Flow, Segment, arrival};
 use super::sockets::Sockets;
 use super::wheel::{Due, Wheel};
-use crate::port::{Capabilities, Mac, Transmit};
 use crate::stack::{Event, Key};
+use mqttshim_port::{Capabilities, Mac, Transmit};
 
 /// What a stack is made with.
 #[derive(Clone, Debug)]

@@ -11,8 +11,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::tcp::{Setup, Tcp};
-use crate::port::{Capabilities, Mac, Transmit};
 use crate::stack::Key;
+use mqttshim_port::{Capabilities, Mac, Transmit};
 
 const SERVER_MAC: Mac = [2, 0, 0, 0, 0, 1];
 const CLIENT_MAC: Mac = [2, 0, 0, 0, 0, 2];

@@ -6,6 +6,8 @@
 //!
 //! A port has two halves, so that what a frame brings about can leave while the burst it came in goes on.
 
+#![deny(unsafe_code)]
+
 #[allow(unsafe_code, reason = "no library attaches a TAP device")]
 mod sys;
 pub mod tap;

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{Capabilities, Mac, Port, Receive, Transmit, sys};
+use crate::{Capabilities, Mac, Port, Receive, Transmit, sys};
 
 const DEVICE: &str = "/dev/net/tun";
 /// Bytes before a packet on Ethernet.

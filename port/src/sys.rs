@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use super::Mac;
+use crate::Mac;
 
 /// The name of an interface, ended by a zero byte.
 #[derive(Clone, Copy, Debug)]
