@@ -105,8 +105,9 @@ struct Run {
     #[arg(long, value_name = "kernel|smoltcp")]
     stack: Option<StackChoice>,
     /// Where the frames of --stack smoltcp come from: `tap:INTERFACE`, a TAP device, which is made if there is none
-    /// (CAP_NET_ADMIN, unless it was made for this user).
-    #[arg(long, value_name = "tap:INTERFACE")]
+    /// (CAP_NET_ADMIN, unless it was made for this user); `mem:PATH`, memory shared with whoever connects to PATH, as
+    /// `mqttshim bench` does.
+    #[arg(long, value_name = "tap:INTERFACE|mem:PATH")]
     port: Option<PortChoice>,
     /// An address of --stack smoltcp, with the length of its network. Can be given several times.
     #[arg(long, value_name = "ADDRESS/LENGTH")]

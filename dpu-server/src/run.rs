@@ -2,6 +2,7 @@
 //!
 //! Whatever can be refused is refused here, before anything is served, with what to do about it.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ use crate::server::{Host, RunError, Server};
 use crate::stack::Stack;
 use crate::stack::kernel::{Kernel, Uring};
 use crate::stack::smoltcp::Smoltcp;
+use mqttshim_port::Port;
+use mqttshim_port::mem::{Mem, MemError};
 use mqttshim_port::tap::{Tap, TapError};
 
 /// Why the server did not start, or stopped.
@@ -33,6 +36,9 @@ pub enum StartError {
     /// The TAP device cannot be used.
     #[error("--port: {0}")]
     Tap(#[from] TapError),
+    /// Shared memory for frames cannot be had.
+    #[error("--port: {0}")]
+    Mem(#[from] MemError),
     /// The session path cannot be served.
     #[error(transparent)]
     Session(#[from] OpenError),
@@ -67,16 +73,31 @@ pub fn run(config: Config) -> Result<(), StartError> {
     }
     match &config.stack {
         StackConfig::Kernel => serve(kernel()?, config, sockets_max, board)?,
-        StackConfig::Smoltcp { port: PortChoice::Tap(name), addresses, gateway } => {
-            let port = Tap::open(name)?;
-            let stack =
-                Smoltcp::new(port, addresses.clone(), *gateway).map_err(StartError::Stack)?;
-            tracing::info!(interface = name, addresses = %texts(addresses), "own TCP/IP on a TAP device");
-            serve(stack, config, sockets_max, board)?;
+        StackConfig::Smoltcp { port, addresses, gateway } => {
+            tracing::info!(%port, addresses = %texts(addresses), "TCP/IP of our own");
+            let (addresses, gateway) = (addresses.clone(), *gateway);
+            match port {
+                PortChoice::Tap(name) => {
+                    let stack = own(Tap::open(name)?, addresses, gateway)?;
+                    serve(stack, config, sockets_max, board)?;
+                }
+                PortChoice::Mem(path) => {
+                    let stack = own(Mem::listen(path)?, addresses, gateway)?;
+                    serve(stack, config, sockets_max, board)?;
+                }
+            }
         }
     }
     tracing::info!("stopped");
     Ok(())
+}
+
+fn own<P: Port>(
+    port: P,
+    addresses: Vec<IpCidr>,
+    gateway: Option<IpAddr>,
+) -> Result<Smoltcp<P>, StartError> {
+    Smoltcp::new(port, addresses, gateway).map_err(StartError::Stack)
 }
 
 fn texts(addresses: &[IpCidr]) -> String {

@@ -2,12 +2,14 @@
 //!
 //! | port | frames | for |
 //! |---|---|---|
+//! | [`mem`] | shared memory with one peer | tests, and the bench: what a hardware queue costs |
 //! | [`tap`] | a TAP device | laptops, containers, tests |
 //!
 //! A port has two halves, so that what a frame brings about can leave while the burst it came in goes on.
 
 #![deny(unsafe_code)]
 
+pub mod mem;
 #[allow(unsafe_code, reason = "no library attaches a TAP device")]
 mod sys;
 pub mod tap;

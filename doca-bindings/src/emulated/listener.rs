@@ -110,10 +110,19 @@ impl Listener {
     /// # Errors
     /// [`AcceptError`].
     pub fn accept(&self) -> Result<Option<Emulated>, AcceptError> {
+        self.take()?.map(Emulated::new).transpose().map_err(AcceptError)
+    }
+
+    /// Takes one waiting connection as [`accept`](Listener::accept) does, for a protocol of the caller's: a SOCK_SEQPACKET socket that
+    /// does not block.
+    ///
+    /// # Errors
+    /// [`AcceptError`].
+    pub fn take(&self) -> Result<Option<OwnedFd>, AcceptError> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         loop {
             return match rustix::net::accept_with(&self.socket, flags) {
-                Ok(socket) => Emulated::new(socket).map(Some).map_err(AcceptError),
+                Ok(socket) => Ok(Some(socket)),
                 Err(Errno::AGAIN) => Ok(None),
                 Err(Errno::INTR | Errno::CONNABORTED) => continue,
                 Err(errno) => Err(AcceptError(errno)),

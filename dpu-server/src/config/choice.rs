@@ -32,6 +32,8 @@ pub enum StackChoice {
 pub enum PortChoice {
     /// The TAP device of this name.
     Tap(String),
+    /// Shared memory with whoever connects to this path.
+    Mem(PathBuf),
 }
 
 /// How the card learns who may receive what.
@@ -95,7 +97,8 @@ impl FromStr for PortChoice {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
             Some(("tap", name)) if !name.is_empty() => Ok(PortChoice::Tap(name.to_owned())),
-            _ => Err(format!("{text:?} is no port of this build; use tap:INTERFACE")),
+            Some(("mem", path)) if !path.is_empty() => Ok(PortChoice::Mem(path.into())),
+            _ => Err(format!("{text:?} is no port of this build; use tap:INTERFACE or mem:PATH")),
         }
     }
 }
@@ -132,6 +135,15 @@ impl FromStr for OlderSessionsChoice {
             "possible" => Ok(OlderSessionsChoice::Possible),
             "none" => Ok(OlderSessionsChoice::None),
             _ => Err(format!("{text:?} is neither possible nor none")),
+        }
+    }
+}
+
+impl fmt::Display for PortChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PortChoice::Tap(name) => write!(f, "tap:{name}"),
+            PortChoice::Mem(path) => write!(f, "mem:{}", path.display()),
         }
     }
 }

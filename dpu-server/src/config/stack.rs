@@ -42,7 +42,10 @@ pub(super) fn stack(file: &File) -> Result<StackConfig, ConfigError> {
         };
     }
     let Some(port) = file.port.clone() else {
-        return wrong("port", "is missing: stack smoltcp needs one, tap:INTERFACE".to_owned());
+        return wrong(
+            "port",
+            "is missing: stack smoltcp needs one, tap:INTERFACE or mem:PATH".to_owned(),
+        );
     };
     let said = file.address.as_deref().unwrap_or_default();
     if said.is_empty() || said.len() > ADDRESSES_MAX {
