@@ -90,7 +90,8 @@ pub enum Reason {
     PersistentSession,
     /// A subscriber was sent a message that was too large to be read, so that Packet Identifiers are in use that the card does not know.
     IdentifiersUnknown,
-    /// A copy exceeds a subscriber's Maximum Packet Size, and what the broker makes of that is not known.
+    /// A copy exceeds a subscriber's Maximum Packet Size, and what the broker makes of that is not known; or has QoS 1, and the broker may
+    /// have stopped sending those to a subscriber with such a limit.
     MaximumPacketSize,
     /// A copy does not fit into the bytes a subscriber, or all of them, may have waiting, which is a bound of the card's alone.
     SubscriberFull,

@@ -28,6 +28,8 @@ const VARIANTS_MAX: usize = 64;
 /// mosquitto, up to 2.1.2, does not count the first byte of a packet when it compares it with a client's Maximum Packet Size: what is
 /// one byte too large it sends, which it may mend one day.
 const MOSQUITTO_SIZE_TOLERANCE: usize = 1;
+/// No packet is larger, in bytes: its fixed header, and the largest Remaining Length (MQTT 5 §2.1.4).
+const PACKET_BYTES_MAX: u32 = 5 + 268_435_455;
 
 /// One copy that goes to one subscriber of a topic.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -151,8 +153,7 @@ impl Route {
             })
     }
 
-    /// Whether a copy is of a size of which nobody knows whether the broker would send it, or what not sending it does: mosquitto
-    /// counts one with QoS 1 as in flight for ever.
+    /// Whether a copy is of a size of which nobody knows whether the broker would send it.
     pub(crate) fn has_doubtful_size(&self, publish: &Publish<'_>) -> bool {
         let qos = u8::from(publish.packet_id.is_some());
         let bytes = |variant, qos| publish.encoded_bytes(variant, qos);
@@ -162,8 +163,7 @@ impl Route {
                 let qos = target.qos(publish);
                 let bytes = bytes(self.variants[usize::from(target.variant)], qos);
                 let too_large = bytes.saturating_sub(target.packet_bytes_max as usize);
-                let is_dropped = self.drops_large_copies && too_large > MOSQUITTO_SIZE_TOLERANCE;
-                too_large > 0 && (qos > 0 || !is_dropped)
+                too_large > 0 && !(self.drops_large_copies && too_large > MOSQUITTO_SIZE_TOLERANCE)
             })
     }
 }
@@ -339,6 +339,11 @@ fn add(
     }
     if takes_qos1 && subscriber.is_unread {
         route.add_qos1_obstacle(Reason::IdentifiersUnknown);
+    }
+    // mosquitto counts what was too large as in flight for ever, and stops when that fills what the client takes at a time. How much
+    // was, nobody knows here: what it retained and what it delivered from wills counts too.
+    if takes_qos1 && packet_bytes_max < PACKET_BYTES_MAX {
+        route.add_qos1_obstacle(Reason::MaximumPacketSize);
     }
     route.targets.push(Target { conn, variant, takes_qos1, no_local, packet_bytes_max, since });
     let is_known = habits.follows_options;

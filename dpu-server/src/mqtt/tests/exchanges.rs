@@ -100,14 +100,20 @@ fn a_version_5_publisher_needs_no_proof_unless_the_broker_says_it_takes_no_more_
 }
 
 #[test]
-fn what_is_too_large_for_a_subscriber_is_the_broker_s_who_counts_it_as_in_flight() {
+fn who_limits_packets_gets_qos_1_from_the_broker_that_counts_what_is_too_large_as_in_flight() {
     let mut scene = Scene::new();
-    let small = ConnectPacket { properties: &[0x27, 0, 0, 0, 20], ..v5("small") };
-    scene.subscriber_of(small, "t", 1);
+    let limit = |bytes: u32| [&[0x27][..], &bytes.to_be_bytes()].concat();
+    // What no packet can exceed is no limit.
+    let properties = limit(268_435_460);
+    scene.subscriber_of(ConnectPacket { properties: &properties, ..v5("boundless") }, "t", 1);
     let publisher = scene.publisher("t");
-    scene.card_takes_qos1(publisher, 2, publish_qos1("t", 2, "fits"));
-    let large = "x".repeat(50);
-    scene.broker_takes(publisher, Reason::MaximumPacketSize, publish_qos1("t", 3, &large));
+    let properties = limit(268_435_459);
+    let limited = ConnectPacket { properties: &properties, ..v5("limited") };
+    let limited = scene.subscriber_of(limited, "t", 0);
+    scene.card_takes_qos1(publisher, 2, publish_qos1("t", 2, "a copy with QoS 0"));
+    scene.subscribe_again(limited, 5, "t", 1);
+    scene.card_takes(publisher, publish("t", "another one"));
+    scene.broker_takes(publisher, Reason::MaximumPacketSize, publish_qos1("t", 3, "it fits"));
 }
 
 #[test]

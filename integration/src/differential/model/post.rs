@@ -163,6 +163,8 @@ impl Model {
         // With QoS above 0 only sessions that end with their connection, which acknowledge.
         let is_above_0 = post.message.qos > 0 && wanted.iter().any(|(_, it)| it.options & 3 > 0);
         let is_lasting = is_above_0 && (seat.is_persistent || seat.is_holding);
+        // What was too large for a subscriber mosquitto counts as in flight.
+        let is_limited = is_above_0 && is_v5(seat.version) && seat.packet_bytes_max.is_some();
         // A copy is never what the card would have sent.
         let is_other = match self.variant {
             Variant::MountPoint => self.terms.brand == Brand::Mosquitto,
@@ -176,6 +178,7 @@ impl Model {
             && is_proven
             && !is_shared
             && !is_lasting
+            && !is_limited
             && !is_other
             && is_served_as_known
     }
