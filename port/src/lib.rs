@@ -26,8 +26,20 @@ pub type Mac = [u8; 6];
 pub struct Capabilities {
     /// The longest IP packet, in bytes.
     pub mtu: usize,
-    /// Checksums of received TCP segments are right, or left out by a sender on the same machine: they are not looked at.
-    pub is_verified: bool,
+    /// What is known of the checksums of received TCP segments.
+    pub checksums: Checksums,
+}
+
+/// What is known of the checksums of received TCP segments.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Checksums {
+    /// Nothing: each is verified.
+    Unknown,
+    /// A sender on this machine may have left one to a device that there is none: its field holds the sum of the pseudo-header
+    /// alone (CHECKSUM_PARTIAL, linux/skbuff.h), and such a one is believed. Every other is verified.
+    MayBePartial,
+    /// They are right, or were never made: frames that did not leave this machine's memory. None is looked at.
+    Right,
 }
 
 /// Frames that arrived.

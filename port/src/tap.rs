@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::{Capabilities, Mac, Port, Receive, Transmit, sys};
+use crate::{Capabilities, Checksums, Mac, Port, Receive, Transmit, sys};
 
 const DEVICE: &str = "/dev/net/tun";
 /// Bytes before a packet on Ethernet.
@@ -176,7 +176,7 @@ impl Port for Tap {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { mtu: self.mtu, is_verified: false }
+        Capabilities { mtu: self.mtu, checksums: Checksums::Unknown }
     }
 
     fn mac(&self) -> Mac {

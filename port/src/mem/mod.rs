@@ -23,7 +23,7 @@ use rustix::io::Errno;
 
 use self::rendezvous::{Met, Rendezvous, meet};
 use self::ring::{FRAME_BYTES_MAX, Reader, Writer};
-use crate::{Capabilities, Mac, Port, Receive, Transmit};
+use crate::{Capabilities, Checksums, Mac, Port, Receive, Transmit};
 
 pub use self::rendezvous::MemError;
 
@@ -225,7 +225,7 @@ impl Port for Mem {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { mtu: MTU, is_verified: true }
+        Capabilities { mtu: MTU, checksums: Checksums::Right }
     }
 
     fn mac(&self) -> Mac {

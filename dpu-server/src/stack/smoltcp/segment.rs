@@ -3,8 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
+use mqttshim_port::Checksums;
 use smoltcp::wire::{
-    IpAddress, IpProtocol, Ipv4Packet, Ipv6Packet, TcpPacket, TcpSeqNumber as Number,
+    IpAddress, IpProtocol, Ipv4Packet, Ipv6Packet, TcpPacket, TcpSeqNumber as Number, checksum,
 };
 
 /// Names a connection: both ends, as they stand in its segments.
@@ -88,16 +89,16 @@ fn shorten(packet: &mut [u8], length: usize) {
     }
 }
 
-/// Looks at an IP packet. `is_verified`: its TCP checksum is known to be right, or was left out on a link without noise.
-pub(super) fn arrival(packet: &[u8], is_verified: bool) -> Arrival {
+/// Looks at an IP packet. `checksums`: what is known of its TCP checksum.
+pub(super) fn arrival(packet: &[u8], checksums: Checksums) -> Arrival {
     match packet.first().map(|byte| byte >> 4) {
-        Some(4) => ipv4(packet, is_verified),
-        Some(6) => ipv6(packet, is_verified),
+        Some(4) => ipv4(packet, checksums),
+        Some(6) => ipv6(packet, checksums),
         _ => Arrival::Broken,
     }
 }
 
-fn ipv4(packet: &[u8], is_verified: bool) -> Arrival {
+fn ipv4(packet: &[u8], checksums: Checksums) -> Arrival {
     let Ok(ip) = Ipv4Packet::new_checked(packet) else { return Arrival::Broken };
     let (from, to) = (ip.src_addr(), ip.dst_addr());
     let is_odd =
@@ -112,10 +113,10 @@ fn ipv4(packet: &[u8], is_verified: bool) -> Arrival {
         return Arrival::Other;
     }
     let at = usize::from(ip.header_len())..usize::from(ip.total_len());
-    tcp(packet, at, IpAddr::V4(from), IpAddr::V4(to), is_verified)
+    tcp(packet, at, IpAddr::V4(from), IpAddr::V4(to), checksums)
 }
 
-fn ipv6(packet: &[u8], is_verified: bool) -> Arrival {
+fn ipv6(packet: &[u8], checksums: Checksums) -> Arrival {
     let Ok(ip) = Ipv6Packet::new_checked(packet) else { return Arrival::Broken };
     let (from, to) = (ip.src_addr(), ip.dst_addr());
     if from.is_multicast() || from.is_loopback() {
@@ -125,16 +126,14 @@ fn ipv6(packet: &[u8], is_verified: bool) -> Arrival {
         return Arrival::Other;
     }
     let at = ip.header_len()..ip.total_len();
-    tcp(packet, at, IpAddr::V6(from), IpAddr::V6(to), is_verified)
+    tcp(packet, at, IpAddr::V6(from), IpAddr::V6(to), checksums)
 }
 
-fn tcp(packet: &[u8], at: Range<usize>, from: IpAddr, to: IpAddr, is_verified: bool) -> Arrival {
+fn tcp(packet: &[u8], at: Range<usize>, from: IpAddr, to: IpAddr, checksums: Checksums) -> Arrival {
     let Ok(tcp) = TcpPacket::new_checked(&packet[at.clone()]) else { return Arrival::Broken };
     let is_addressed =
         tcp.src_port() != 0 && tcp.dst_port() != 0 && !from.is_unspecified() && !to.is_multicast();
-    if !is_addressed
-        || !(is_verified || tcp.verify_checksum(&IpAddress::from(from), &IpAddress::from(to)))
-    {
+    if !is_addressed || !is_right(&tcp, from.into(), to.into(), checksums) {
         return Arrival::Broken;
     }
     Arrival::Segment(Segment {
@@ -151,4 +150,19 @@ fn tcp(packet: &[u8], at: Range<usize>, from: IpAddr, to: IpAddr, is_verified: b
         rst: tcp.rst(),
         at,
     })
+}
+
+/// Whether a segment is as its sender made it, as far as can be known.
+fn is_right(tcp: &TcpPacket<&[u8]>, from: IpAddress, to: IpAddress, checksums: Checksums) -> bool {
+    match checksums {
+        Checksums::Right => true,
+        Checksums::Unknown => tcp.verify_checksum(&from, &to),
+        Checksums::MayBePartial => is_partial(tcp, from, to) || tcp.verify_checksum(&from, &to),
+    }
+}
+
+/// Whether the checksum was left to a device: it holds the sum of the pseudo-header alone.
+fn is_partial(tcp: &TcpPacket<&[u8]>, from: IpAddress, to: IpAddress) -> bool {
+    let bytes = usize::from(tcp.header_len()) + tcp.payload().len();
+    tcp.checksum() == checksum::pseudo_header(&from, &to, IpProtocol::Tcp, bytes as u32)
 }

@@ -96,7 +96,7 @@ impl Tcp {
         let Frame::Packet(packet, from) = self.link.receive(frame, out) else {
             return self.found();
         };
-        match arrival(packet, self.capabilities.is_verified) {
+        match arrival(packet, self.capabilities.checksums) {
             Arrival::Segment(segment) if self.link.is_own(segment.flow.local.ip()) => {
                 self.segment(now, segment, packet, from, out);
             }

@@ -120,7 +120,7 @@ impl Hand {
     }
 }
 
-fn frame(from: SocketAddr, window: u16, segment: Said<'_>) -> Vec<u8> {
+pub(super) fn frame(from: SocketAddr, window: u16, segment: Said<'_>) -> Vec<u8> {
     let IpAddr::V4(source) = from.ip() else { panic!("{from}") };
     let has = |flag| segment.flags.contains(flag);
     let repr = TcpRepr {

@@ -1,5 +1,6 @@
 //! The stack on a virtual clock: two of it on one wire, or one of it and packets made by hand.
 
+mod checksums;
 mod floods;
 mod hand;
 mod handshakes;
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use super::tcp::{Setup, Tcp};
 use crate::stack::Key;
-use mqttshim_port::{Capabilities, Mac, Transmit};
+use mqttshim_port::{Capabilities, Checksums, Mac, Transmit};
 
 const SERVER_MAC: Mac = [2, 0, 0, 0, 0, 1];
 const CLIENT_MAC: Mac = [2, 0, 0, 0, 0, 2];
@@ -55,7 +56,7 @@ fn stack(mac: Mac, addresses: &[&str]) -> Tcp {
         mac,
         addresses: addresses.iter().map(|text| text.parse().unwrap()).collect(),
         gateway: None,
-        capabilities: Capabilities { mtu: 1500, is_verified: false },
+        capabilities: Capabilities { mtu: 1500, checksums: Checksums::Unknown },
         seed: 7,
     })
 }
