@@ -6,7 +6,7 @@ import net from 'node:net'
 import process from 'node:process'
 
 const { Aedes } = await import(process.env.AEDES)
-const { DENIED, SLOW_MS = 0 } = process.env
+const { DENIED, SLOW_MS = 0, TEST_HOST = '127.0.0.1' } = process.env
 const lines = new Map()
 
 function authorizePublish (client, packet, done) {
@@ -20,4 +20,4 @@ function authorizePublish (client, packet, done) {
 }
 
 const broker = await Aedes.createBroker(DENIED ? { authorizePublish } : {})
-net.createServer(broker.handle).listen(Number(process.argv[2]), '127.0.0.1')
+net.createServer(broker.handle).listen(Number(process.argv[2]), TEST_HOST)

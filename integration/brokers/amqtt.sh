@@ -7,7 +7,7 @@ port=$1 folder=$2; shift 2
 here=$(cd "$(dirname "$0")" && pwd)
 cat >"$folder/amqtt.yaml" <<END
 listeners:
-  default: {type: tcp, bind: "127.0.0.1:$port"}
+  default: {type: tcp, bind: "${TEST_HOST:-127.0.0.1}:$port"}
 plugins:
   amqtt.plugins.authentication.AnonymousAuthPlugin: {allow_anonymous: true}
 END

@@ -10,7 +10,7 @@ cat >"$folder/ejabberd.yml" <<END
 hosts: [localhost]
 loglevel: warning
 listen:
-  - {port: $port, ip: "127.0.0.1", module: mod_mqtt, backlog: 1000}
+  - {port: $port, ip: "${TEST_HOST:-127.0.0.1}", module: mod_mqtt, backlog: 1000}
 auth_method: [anonymous]
 allow_multiple_connections: true
 anonymous_protocol: both

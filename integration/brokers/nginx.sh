@@ -22,7 +22,7 @@ http {
   keepalive_requests 1000000;
   client_body_temp_path $folder/body; proxy_temp_path $folder/proxy; fastcgi_temp_path $folder/fastcgi;
   uwsgi_temp_path $folder/uwsgi; scgi_temp_path $folder/scgi;
-  server { listen 127.0.0.1:$port; root $folder/files; default_type application/octet-stream; }
+  server { listen ${TEST_HOST:-127.0.0.1}:$port; root $folder/files; default_type application/octet-stream; }
 }
 END
 PATH=$PATH:/usr/sbin exec "$@" /usr/sbin/nginx -e "$folder/error.log" -c "$folder/nginx.conf"

@@ -15,7 +15,7 @@ max_segment_size = 104857600
 max_segment_count = 10
 [v4.1]
 name = "v4-1"
-listen = "127.0.0.1:$port"
+listen = "${TEST_HOST:-127.0.0.1}:$port"
 next_connection_delay_ms = 1
 [v4.1.connections]
 connection_timeout_ms = 60000

@@ -14,6 +14,7 @@ import sys
 import time
 
 PORT = int(sys.argv[1])
+HOST = os.environ.get("TEST_HOST", "127.0.0.1")
 CROWD = 100
 MESSAGES = 60
 PATIENCE_S = 20
@@ -37,7 +38,7 @@ class Guest:
     """One connection. Packets are cut out of its bytes; QoS 1 is acknowledged at once."""
 
     def __init__(self, name):
-        self.stream = socket.create_connection(("127.0.0.1", PORT), PATIENCE_S)
+        self.stream = socket.create_connection((HOST, PORT), PATIENCE_S)
         self.bytes, self.inbox, self.answers = b"", [], []
         user, password = os.environ.get("MQTT_USER", ""), os.environ.get("MQTT_PASSWORD", "")
         flags, tail = (0xC2, text(user) + text(password)) if user else (0x02, b"")

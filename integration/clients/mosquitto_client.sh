@@ -16,8 +16,8 @@ patience_s=20
 user=()
 [ -n "${MQTT_USER:-}" ] && user=(-u "$MQTT_USER" -P "${MQTT_PASSWORD:-}")
 
-pub() { timeout "$patience_s" mosquitto_pub -h 127.0.0.1 -p "$port" -V "$version" "${user[@]}" "$@"; }
-sub() { exec timeout "$patience_s" mosquitto_sub -h 127.0.0.1 -p "$port" -V "$version" "${user[@]}" "$@"; }
+pub() { timeout "$patience_s" mosquitto_pub -h "${TEST_HOST:-127.0.0.1}" -p "$port" -V "$version" "${user[@]}" "$@"; }
+sub() { exec timeout "$patience_s" mosquitto_sub -h "${TEST_HOST:-127.0.0.1}" -p "$port" -V "$version" "${user[@]}" "$@"; }
 
 # Waits until a file holds a text. Bounded by the receiver, which ends after its patience.
 holds() { # FILE TEXT
@@ -80,7 +80,7 @@ will() {
   receive "$file" 1 -q 1 -t "$prefix/will"
   local watcher=$receiver
   # `exec` in sub makes this the pid of timeout, which passes no SIGKILL on: the client is started without it.
-  mosquitto_sub -h 127.0.0.1 -p "$port" -V "$version" "${user[@]}" -t "$prefix/ready" \
+  mosquitto_sub -h "${TEST_HOST:-127.0.0.1}" -p "$port" -V "$version" "${user[@]}" -t "$prefix/ready" \
     --will-topic "$prefix/will" --will-payload gone --will-qos 1 >"$folder/dying" 2>&1 &
   local dying=$!
   holds "$folder/dying" READY

@@ -10,6 +10,7 @@ const crypto = require('crypto')
 const mqtt = require('mqtt')
 
 const PORT = Number(process.argv[2])
+const HOST = process.env.TEST_HOST ?? '127.0.0.1'
 const VERSION = Number(process.argv[3])
 const PATIENCE_MS = 20000
 const PREFIX = `mqttjs${VERSION}`
@@ -33,7 +34,7 @@ class Guest {
     if (VERSION === 3) options.protocolId = 'MQIsdp'
     if (VERSION === 5 && persistent) options.properties = { sessionExpiryInterval: 3600 }
     guest.inbox = []
-    guest.client = mqtt.connect(`mqtt://127.0.0.1:${PORT}`, options)
+    guest.client = mqtt.connect(`mqtt://${HOST}:${PORT}`, options)
     guest.client.on('message', (topic, payload, packet) => {
       guest.inbox.push(packet)
       if (guest.wake) guest.wake()

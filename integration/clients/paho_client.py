@@ -19,6 +19,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 PORT = int(sys.argv[1])
+HOST = os.environ.get("TEST_HOST", "127.0.0.1")
 VERSION = {"3": mqtt.MQTTv31, "4": mqtt.MQTTv311, "5": mqtt.MQTTv5}[sys.argv[2]]
 PATIENCE_S = 20
 PREFIX = f"paho{sys.argv[2]}"
@@ -49,7 +50,7 @@ class Guest:
             if persistent:
                 arguments["properties"] = Properties(PacketTypes.CONNECT)
                 arguments["properties"].SessionExpiryInterval = 3600
-        self.client.connect("127.0.0.1", PORT, **arguments)
+        self.client.connect(HOST, PORT, **arguments)
         self.client.loop_start()
         assert connected.wait(PATIENCE_S), "no CONNACK"
         assert not self.code.is_failure, self.code

@@ -165,17 +165,31 @@ void say_bytes(const char *what, const void *bytes, long length)
 	puts("\"");
 }
 
+/* What stands for an address of the loopback: one of the network TEST_HOST is in, or TEST_HOST6. */
+static const char *standing_for(const char *ip)
+{
+	static char text[INET6_ADDRSTRLEN + sizeof "::ffff:"];
+	const char *host = getenv("TEST_HOST"), *host6 = getenv("TEST_HOST6"), *dot = host ? strrchr(host, '.') : NULL;
+	const char *v4 = strncmp(ip, "::ffff:", 7) ? ip : ip + 7;
+	if (host6 && !strcmp(ip, "::1"))
+		return host6;
+	if (!dot || strncmp(v4, "127.0.0.", 8))
+		return ip;
+	snprintf(text, sizeof text, "%.*s%.*s%s", (int)(v4 - ip), ip, (int)(dot + 1 - host), host, v4 + 8);
+	return text;
+}
+
 struct sockaddr_in v4(const char *ip, int port)
 {
 	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-	inet_pton(AF_INET, ip, &address.sin_addr);
+	inet_pton(AF_INET, standing_for(ip), &address.sin_addr);
 	return address;
 }
 
 struct sockaddr_in6 v6(const char *ip, int port)
 {
 	struct sockaddr_in6 address = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
-	inet_pton(AF_INET6, ip, &address.sin6_addr);
+	inet_pton(AF_INET6, standing_for(ip), &address.sin6_addr);
 	return address;
 }
 

@@ -8,7 +8,7 @@ static struct client *client_at(const char *word) { return &world->clients[atoi(
 static void loopback(struct sockaddr_in *address, int port)
 {
 	*address = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-	address->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	address->sin_addr.s_addr = inet_addr(getenv("TEST_HOST") ?: "127.0.0.1");
 }
 
 /* To the listener at the slot, or where one may be. */

@@ -14,7 +14,7 @@ static socklen_t loopback(struct sockaddr_storage *storage, int is_v6, int is_an
 	}
 	struct sockaddr_in *address = (void *)storage;
 	*address = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-	address->sin_addr.s_addr = htonl(is_any ? INADDR_ANY : INADDR_LOOPBACK);
+	address->sin_addr.s_addr = is_any ? htonl(INADDR_ANY) : inet_addr(getenv("TEST_HOST") ?: "127.0.0.1");
 	return sizeof *address;
 }
 

@@ -143,7 +143,7 @@ static void connect_sync(int port)
 {
 	int on = 1, listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	address.sin_addr.s_addr = inet_addr(getenv("TEST_HOST") ?: "127.0.0.1");
 	setsockopt(listening, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
 	sync_client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (bind(listening, (void *)&address, sizeof address) || listen(listening, 1) ||

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 
 use crate::card::clear_environment;
 use crate::process::Process;
-use crate::{Client, Folder, Login, needs, paths, ports, wait};
+use crate::{Client, Folder, Login, needs, network, paths, ports, wait};
 
 /// How a broker is to be started.
 #[derive(Clone, Debug, Default)]
@@ -91,7 +91,7 @@ impl Broker {
         });
         let mut text = config(port, setup.config);
         if setup.is_everywhere {
-            text = text.replacen(" 127.0.0.1", "", 1);
+            text = text.replacen(&format!(" {}", network::host()), "", 1);
         }
         let config = folder.write(&format!("{name}.conf"), &text);
         let mut command = match setup.program {
@@ -154,7 +154,8 @@ impl Broker {
 /// The configuration of a broker for everybody on this machine.
 #[must_use]
 pub fn config(port: u16, more: &str) -> String {
-    let head = format!("listener {port} 127.0.0.1\nallow_anonymous true\npersistence false\n");
+    let head =
+        format!("listener {port} {}\nallow_anonymous true\npersistence false\n", network::host());
     format!("{head}log_dest stderr\nsys_interval 1\nmax_queued_messages 10000\n{more}\n")
 }
 
@@ -175,6 +176,8 @@ pub fn command(session: Option<&Path>, port: u16) -> Command {
 
 /// Has a program run on the card of `session` with its listeners on `port`.
 pub fn preload(command: &mut Command, session: &Path, port: u16) {
+    // The session's file is in the folder of its card.
+    network::lead(port, session.parent().unwrap_or(session));
     command
         .env("LD_PRELOAD", paths::library())
         .env("MQTTSHIM_SESSION", session)

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::metrics::Metrics;
 use crate::process::Process;
-use crate::{Folder, paths, ports, wait};
+use crate::{Folder, network, paths, ports, wait};
 
 /// See the module.
 #[derive(Debug)]
@@ -132,6 +132,9 @@ fn launch(folder: &Path, session: &Path, metrics_port: u16, more: &[String]) -> 
     // Tests start their brokers without sessions, if they do not say otherwise.
     if !more.iter().any(|flag| flag == "--older-sessions") {
         command.args(["--older-sessions", "none"]);
+    }
+    if !more.iter().any(|flag| flag == "--stack") {
+        command.args(network::card_arguments(folder));
     }
     command.arg("--metrics").arg(format!("{}:{metrics_port}", Ipv4Addr::LOCALHOST)).args(more);
     Process::start("dpu-server", folder, &mut command)

@@ -27,6 +27,7 @@ pub mod metrics;
 pub mod mqtt;
 pub mod namespace;
 pub mod needs;
+pub mod network;
 pub mod overload;
 pub mod parity;
 pub mod paths;

@@ -1,13 +1,13 @@
 //! A network namespace of one test's own, with a TAP device whose other end is the card.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::fd::AsFd;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::process::Process;
-use crate::{Folder, needs, wait};
+use crate::{needs, wait};
 
 /// The interface in it.
 pub const INTERFACE: &str = "mq0";
@@ -15,10 +15,10 @@ pub const INTERFACE: &str = "mq0";
 pub const CARD: [&str; 2] = ["10.77.0.1/24", "fd77::1/64"];
 const OWN: [&str; 2] = ["10.77.0.2/24", "fd77::2/64"];
 
-/// See the module. The thread that made it lives in it, and what that starts; it ends with the test.
+/// See the module. The thread that made it lives in it, and what that starts; it ends with the last of them.
 #[derive(Debug)]
 pub struct Namespace {
-    _holder: Process,
+    _held: File,
 }
 
 impl Namespace {
@@ -28,33 +28,63 @@ impl Namespace {
     /// If it may be made, and cannot be.
     #[must_use]
     #[track_caller]
-    pub fn enter(folder: &Folder) -> Option<Namespace> {
+    pub fn enter() -> Option<Namespace> {
         if !needs::is_root() || !needs::has("ip") || !needs::has("unshare") {
             return None;
         }
-        let mut command = Command::new("unshare");
-        let holder =
-            Process::start("namespace", folder.path(), command.args(["--net", "sleep", "600"]));
-        let path = format!("/proc/{}/ns/net", holder.pid());
-        let ours = fs::read_link("/proc/self/ns/net").expect("a namespace has a name");
-        wait::until("the namespace is there", || {
-            fs::read_link(&path).ok().filter(|theirs| *theirs != ours)
-        });
-        let namespace = File::open(&path).expect("the holder lives");
-        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
-            .expect("root may");
-        ip(&["link", "set", "lo", "up"]);
-        ip(&["tuntap", "add", "dev", INTERFACE, "mode", "tap"]);
-        ip(&["address", "add", OWN[0], "dev", INTERFACE]);
-        ip(&["-6", "address", "add", OWN[1], "dev", INTERFACE, "nodad"]);
-        ip(&["link", "set", INTERFACE, "up"]);
-        Some(Namespace { _holder: holder })
+        let held = enter_new();
+        ip(
+            "-4",
+            &format!(
+                "link set lo up\ntuntap add dev {INTERFACE} mode tap\n\
+                 address add {} dev {INTERFACE}\n",
+                OWN[0]
+            ),
+        );
+        ip("-6", &format!("address add {} dev {INTERFACE} nodad\n", OWN[1]));
+        ip("-4", &format!("link set {INTERFACE} up\n"));
+        Some(Namespace { _held: held })
     }
 }
 
+/// Makes a namespace and moves this thread into it.
+///
+/// # Panics
+/// If that is not allowed.
 #[track_caller]
-fn ip(arguments: &[&str]) {
-    let output = Command::new("ip").args(arguments).output().expect("ip runs");
+pub(crate) fn enter_new() -> File {
+    // It lives until its input ends; by then we are in, and hold what it made.
+    let mut maker = Command::new("unshare")
+        .args(["--net", "cat"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("unshare is there");
+    let path = format!("/proc/{}/ns/net", maker.id());
+    let ours = fs::read_link("/proc/thread-self/ns/net").expect("a namespace has a name");
+    wait::until("the namespace is there", || {
+        fs::read_link(&path).ok().filter(|theirs| *theirs != ours)
+    });
+    let namespace = File::open(&path).expect("who made it lives");
+    move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+        .expect("root may");
+    drop(maker.stdin.take());
+    maker.wait().expect("our own child");
+    namespace
+}
+
+/// Has ip(8) carry out `lines`, for one version of IP (`-4`, `-6`).
+///
+/// # Panics
+/// With its words, if it refuses one.
+#[track_caller]
+pub(crate) fn ip(version: &str, lines: &str) {
+    let mut command = Command::new("ip");
+    command.args([version, "-batch", "-"]).stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut ip = command.spawn().expect("ip is there");
+    let mut input = ip.stdin.take().expect("it was asked for");
+    input.write_all(lines.as_bytes()).expect("ip reads all of it");
+    drop(input);
+    let output = ip.wait_with_output().expect("our own child");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "ip {}: {said}", arguments.join(" "));
+    assert!(output.status.success(), "ip {version}: {said}{lines}");
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 
-use crate::wait;
+use crate::{network, wait};
 
 /// Bytes of a log shown when a test fails.
 const LAST_WORDS_BYTES: usize = 6000;
@@ -34,6 +34,7 @@ impl Process {
         let file = File::options().create(true).append(true).open(&log).expect("a log file");
         let log_start = fs::read(&log).map_or(0, |before| before.len());
         let errors = file.try_clone().expect("a second descriptor");
+        command.envs(network::environment());
         command.stdin(Stdio::null()).stdout(file).stderr(errors);
         let child = command.spawn().unwrap_or_else(|error| panic!("{name}: {error}"));
         Process { name: name.to_owned(), child, log, log_start, status: None }

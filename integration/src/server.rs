@@ -2,14 +2,14 @@
 //!
 //! `brokers/NAME.sh PORT FOLDER [PREFIX…]` starts one of them.
 
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use crate::card::clear_environment;
 use crate::process::Process;
-use crate::{Folder, paths, ports, wait};
+use crate::{Folder, network, paths, ports, wait};
 
 /// For a runtime that starts slowly on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -44,7 +44,7 @@ impl Server {
         if session.is_some() {
             process.await_log_within(PATIENCE, "is served by the card");
         }
-        let connect = || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok();
+        let connect = || TcpStream::connect((network::host(), port)).ok();
         wait::until_within(PATIENCE, &format!("{name} answers"), connect);
         Server { _process: process, port }
     }

@@ -5,12 +5,14 @@
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use mqttshim_integration::{Card, Client, Folder, Login, Message, Process, Server, needs, paths};
+use mqttshim_integration::{
+    Card, Client, Folder, Login, Message, Process, Server, needs, network, paths,
+};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -144,7 +146,7 @@ fn value(key: usize) -> Vec<u8> {
 
 /// Stores and reads back; each command is in the protocol of redis' own clients.
 fn keep_and_give_back(port: u16) {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    let mut stream = TcpStream::connect((network::host(), port)).unwrap();
     let mut answers = BufReader::new(stream.try_clone().unwrap());
     let mut line = String::new();
     for key in 0..150 {
@@ -181,7 +183,7 @@ fn redis_gives_back_what_it_was_given_through_us() {
 
 /// A file, over a connection of its own.
 fn fetch(port: u16, file: &str) -> Vec<u8> {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    let mut stream = TcpStream::connect((network::host(), port)).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     write!(stream, "GET /{file} HTTP/1.0\r\n\r\n").unwrap();
     let mut answer = Vec::new();

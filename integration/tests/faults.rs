@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use mqttshim_integration::crowd::{Crowd, payload};
 use mqttshim_integration::{Agent, Broker, BrokerSetup, Card, Client, Folder, Login, Message};
-use mqttshim_integration::{Process, Version, broker, compiler, needs, ports, procfs, wait};
+use mqttshim_integration::{
+    Process, Version, broker, compiler, needs, network, ports, procfs, wait,
+};
 
 /// How long the broker's CPU time is measured. One per cent of it is the bound.
 const STRETCH: Duration = Duration::from_secs(3);
@@ -116,7 +118,7 @@ fn a_program_learns_of_the_cards_death_as_a_reset() {
     let folder = Folder::new();
     let mut card = Card::start(&folder);
     let (mut server, port) = server(&folder, card.session(), "read");
-    let client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let client = TcpStream::connect((network::host(), port)).unwrap();
     std::io::Write::write_all(&mut &client, b"hello").unwrap();
     server.await_log("read 5");
     card.process.kill();
@@ -129,7 +131,7 @@ fn what_a_killed_program_had_written_is_delivered_then_the_end() {
     let folder = Folder::new();
     let card = Card::start(&folder);
     let (mut server, port) = server(&folder, card.session(), "write");
-    let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut client = TcpStream::connect((network::host(), port)).unwrap();
     client.set_read_timeout(Some(wait::PATIENCE)).unwrap();
     // It writes until everything between it and the client, who does not read, is full.
     let mut last = String::new();

@@ -14,7 +14,7 @@ use mqttshim_channel::CommChannel;
 use mqttshim_channel::emulated::Listener;
 use mqttshim_integration::metrics::Metrics;
 use mqttshim_integration::{Agent, Broker, BrokerSetup, Card, Client, Folder, Message, Process};
-use mqttshim_integration::{broker, compiler, needs, paths, ports, procfs, wait};
+use mqttshim_integration::{broker, compiler, needs, network, paths, ports, procfs, wait};
 use mqttshim_schema::{Hello, Message as Said};
 use rustix::process::{Pid, Signal};
 
@@ -156,7 +156,7 @@ fn two_hundred_sessions_are_served_and_one_that_dies_is_nobody_elses_business() 
         let name = format!("server-{number}");
         let mut server = Process::start(&name, folder.path(), &mut command);
         server.await_log("listening");
-        servers.push((server, TcpStream::connect(("127.0.0.1", port)).unwrap()));
+        servers.push((server, TcpStream::connect((network::host(), port)).unwrap()));
     }
     let say = |servers: &mut [(Process, TcpStream)], word: &str| {
         for (server, client) in servers {
@@ -223,7 +223,7 @@ fn next_server(folder: &Folder, session: Option<&Path>, what_is_kept: &str) -> S
     let at = port.to_string();
     let mut first = start("first", "programs/linger.c", &[what_is_kept, &at]);
     first.await_log("listening");
-    let _client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let _client = TcpStream::connect((network::host(), port)).unwrap();
     let child = wait::until("the child says its id", || {
         let log = first.log();
         log.lines().find_map(|line| line.strip_prefix("child ")?.parse().ok())

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::process::Command;
 
 use mqttshim_integration::{Broker, Card, Client, Folder, Process, broker, compiler};
-use mqttshim_integration::{needs, ports, procfs, wait};
+use mqttshim_integration::{needs, network, ports, procfs, wait};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 /// The library's own descriptors are numbered from here.
@@ -99,7 +99,7 @@ fn ten_thousand_reads_and_writes_allocate_nothing() {
     command.env("LD_PRELOAD", format!("{}:{}", counter.display(), library.display()));
     let mut server = Process::start("echo", folder.path(), command.arg(port.to_string()));
     server.await_log("is served by the card");
-    let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut client = TcpStream::connect((network::host(), port)).unwrap();
     client.set_read_timeout(Some(wait::PATIENCE)).unwrap();
     client.set_nodelay(true).unwrap();
     // One outstanding at a time: each read finds its token, or waits for it.

@@ -66,7 +66,7 @@ fn echo(folder: &Folder, card: &Card) -> (process::Process, u16) {
 fn clients_of_both_ip_versions_get_what_the_card_distributes() {
     needs!("mosquitto");
     let folder = Folder::new();
-    let Some(_namespace) = Namespace::enter(&folder) else { return };
+    let Some(_namespace) = Namespace::enter() else { return };
     let card = start(&folder);
     let broker = mosquitto(&folder, &card);
     let mut clients: Vec<Client> = (0..40)
@@ -97,7 +97,7 @@ fn clients_of_both_ip_versions_get_what_the_card_distributes() {
 fn bytes_come_back_as_they_were_written_both_ways_at_once() {
     needs!("python3");
     let folder = Folder::new();
-    let Some(_namespace) = Namespace::enter(&folder) else { return };
+    let Some(_namespace) = Namespace::enter() else { return };
     let card = start(&folder);
     let (_server, port) = echo(&folder, &card);
     let bytes: Vec<u8> =
@@ -121,7 +121,7 @@ fn bytes_come_back_as_they_were_written_both_ways_at_once() {
 fn thousands_of_short_connections_leave_nothing() {
     needs!("python3");
     let folder = Folder::new();
-    let Some(_namespace) = Namespace::enter(&folder) else { return };
+    let Some(_namespace) = Namespace::enter() else { return };
     let card = start(&folder);
     let (_server, port) = echo(&folder, &card);
     for number in 0..SHORT_CONNECTIONS {
@@ -139,7 +139,7 @@ fn thousands_of_short_connections_leave_nothing() {
 fn a_port_nobody_listens_at_refuses_and_pings_are_answered() {
     needs!("ping");
     let folder = Folder::new();
-    let Some(_namespace) = Namespace::enter(&folder) else { return };
+    let Some(_namespace) = Namespace::enter() else { return };
     let _card = start(&folder);
     for text in ADDRESSES {
         let refused = TcpStream::connect(address(text, 1)).unwrap_err();
@@ -155,8 +155,7 @@ fn a_port_nobody_listens_at_refuses_and_pings_are_answered() {
 
 #[test]
 fn without_the_right_to_a_tap_device_the_way_that_needs_none_is_named() {
-    let folder = Folder::new();
-    let Some(_namespace) = Namespace::enter(&folder) else { return };
+    let Some(_namespace) = Namespace::enter() else { return };
     let mut command = Command::new(paths::built("dpu-server"));
     command.args(["run", "--stack", "smoltcp", "--port", "tap:mq9", "--address", CARD[0]]);
     let output = command.arg("--session").arg("/tmp/none.sock").uid(NOBODY).output().unwrap();

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use mqttshim_integration::{Agent, Card, Folder, Process};
-use mqttshim_integration::{broker, compiler, needs, ports, procfs, wait};
+use mqttshim_integration::{broker, compiler, needs, network, ports, procfs, wait};
 use rustix::process::{Pid, Signal};
 
 const WORKERS: usize = 4;
@@ -37,7 +37,7 @@ struct Guest {
 
 impl Guest {
     fn new(port: u16) -> std::io::Result<Guest> {
-        let stream = TcpStream::connect(("127.0.0.1", port))?;
+        let stream = TcpStream::connect((network::host(), port))?;
         stream.set_read_timeout(Some(Duration::from_secs(2)))?;
         let mut stream = BufReader::new(stream);
         let mut line = String::new();

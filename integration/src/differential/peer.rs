@@ -10,7 +10,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpStream};
+use std::net::{Shutdown, SocketAddrV4, TcpStream};
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
@@ -18,6 +18,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use super::encode::PINGREQ;
 use super::record::{self, Event};
 use crate::mqtt::{Message, Packet, Version, packet};
+use crate::network;
 
 /// Receive buffer of a client with a small window, in bytes; the kernel doubles it.
 const SMALL_WINDOW_BYTES: usize = 16 * 1024;
@@ -86,7 +87,7 @@ impl Peer {
         if has_small_window {
             sockopt::set_socket_recv_buffer_size(&socket, SMALL_WINDOW_BYTES)?;
         }
-        rustix::net::connect(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?;
+        rustix::net::connect(&socket, &SocketAddrV4::new(network::host(), port))?;
         let stream = TcpStream::from(socket);
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;

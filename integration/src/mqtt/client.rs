@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use super::packet::{Login, Message, Packet, Version, encode_publish, packet, string};
+use crate::network;
 use crate::wait::PATIENCE;
 
 /// See the module above.
@@ -61,7 +62,7 @@ impl Client {
     /// # Errors
     /// As TCP.
     pub fn begin(port: u16, login: &Login) -> io::Result<Client> {
-        Client::over(TcpStream::connect((Ipv4Addr::LOCALHOST, port))?, login)
+        Client::over(TcpStream::connect((network::host(), port))?, login)
     }
 
     /// The same over a connection somebody has made.

@@ -1,7 +1,7 @@
 //! One subscriber of the flood, quick or slow.
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Socket, Type};
@@ -9,6 +9,7 @@ use socket2::{Domain, Socket, Type};
 use super::outcome::Share;
 use super::publisher::Stamp;
 use crate::mqtt::{Client, Login, Packet, Version, packet};
+use crate::network;
 
 /// What a slow reader's kernel takes before it reads, in bytes; the kernel makes a little more of it.
 const RECEIVE_BUFFER_BYTES: usize = 4 * 1024;
@@ -122,7 +123,7 @@ fn connect(port: u16, is_slow: bool) -> io::Result<TcpStream> {
         socket.set_recv_buffer_size(RECEIVE_BUFFER_BYTES)?;
         socket.set_tcp_mss(SEGMENT_BYTES)?;
     }
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let address = SocketAddr::from((network::host(), port));
     socket.connect_timeout(&address.into(), Duration::from_secs(5))?;
     Ok(socket.into())
 }
