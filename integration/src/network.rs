@@ -25,12 +25,12 @@ pub const CHOICE: &str = "MQTTSHIM_TEST_STACK";
 
 const OWN4: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const OWN6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1);
-/// A second one, as 127.0.0.2 is.
-const SECOND4: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
-/// What cards give out for port 0, and to connections they make: the kernel's, which it gives out below, are others. A rule holds
-/// no port 65535.
-const CARDS_PORTS: &str = "49152-65534";
-const KERNELS_PORTS: &str = "32768 49151";
+/// More of them, as the loopback has.
+const MORE4: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 0, 2), Ipv4Addr::new(10, 77, 0, 3)];
+/// What cards give out for port 0 and to connections they make, as the kernel would; it gives out others here, below those of
+/// tests.
+const CARDS_PORTS: &str = "32768-60999";
+const KERNELS_PORTS: &str = "8000 19999";
 /// Of routing rules: the lowest comes first. Ports of a program; ports cards give out, the newest card's before; what is the kernel's.
 const OF_PROGRAMS: u32 = 10;
 const OF_CARDS: u32 = 1_000;
@@ -97,9 +97,11 @@ pub fn card_arguments(folder: &Path) -> Vec<String> {
     let number = number_of(folder).unwrap_or_else(|| add_card(folder));
     let mut arguments = vec!["--stack".to_owned(), "smoltcp".to_owned()];
     arguments.extend(["--port".to_owned(), format!("tap:{}", interface(number))]);
-    for address in [format!("{OWN4}/24"), format!("{SECOND4}/24"), format!("{OWN6}/64")] {
-        arguments.extend(["--address".to_owned(), address]);
+    let [second, third] = MORE4;
+    for address in [OWN4, second, third] {
+        arguments.extend(["--address".to_owned(), format!("{address}/24")]);
     }
+    arguments.extend(["--address".to_owned(), format!("{OWN6}/64")]);
     arguments
 }
 
@@ -126,7 +128,7 @@ fn make() -> File {
     namespace::ip(
         "-4",
         &format!(
-            "link set lo up\naddress add {OWN4}/24 dev lo\naddress add {SECOND4}/24 dev lo\n\
+            "link set lo up\naddress add {OWN4}/24 dev lo\n\
              rule add pref {OF_THE_KERNEL} lookup local\nrule del pref 0\n"
         ),
     );
