@@ -6,7 +6,7 @@
 #   echo busy     QoS 1 echo through the broker: what is not accelerated; the same with one core taken by a busy loop
 #   large connect the same with 60 kB payloads; one client after another
 #   idle          CPU time of broker and card while nobody says anything
-#   cores         the MQTT core by itself
+#   cores         the MQTT core by itself, and our own TCP/IP by itself
 # As root, in a network namespace of its own. DURATION: seconds a step (10). OUT: folder for JSON and HTML (.cache/bench).
 set -eu
 cd "$(dirname "$0")/.."
@@ -90,7 +90,7 @@ for step in $steps; do
     large) run echo "${fair[@]}" --connections 1,8 --qos 1 --payload 60000 --duration "$duration" --json "$out/large.json" ;;
     connect) run connect "${fair[@]}" --duration "$duration" --json "$out/connect.json" ;;
     idle) idle "$fair_pid" "$through" "$through_server" ;;
-    cores) cargo bench -q -p dpu-server --bench mqtt ;;
+    cores) cargo bench -q -p dpu-server --bench mqtt; cargo bench -q -p dpu-server --bench stack ;;
     *) echo "bench: no step $step; there are wire kernel qos1 trust echo busy large connect idle cores" >&2; exit 2 ;;
   esac
 done

@@ -93,6 +93,11 @@ impl<P: Port> Smoltcp<P> {
         })
     }
 
+    /// The port, for whoever plays the network on its other side.
+    pub fn port_mut(&mut self) -> &mut P {
+        &mut self.port
+    }
+
     fn now(&self) -> Duration {
         self.start.elapsed()
     }
