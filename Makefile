@@ -10,7 +10,7 @@ BROKER ?= mosquitto
 TRUST ?= suback observed
 export SEEDS BROKER TRUST
 
-.PHONY: help build demo test oracle mutations soak foreign check bench brokers schema loom fuzz sanitize deps install clean
+.PHONY: help build demo demo-card test oracle mutations soak foreign check bench brokers schema loom fuzz sanitize deps install clean
 
 help: ## Lists these targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ build: ## Builds the library and the programs, optimised, into target/release.
 
 demo: ## Runs a broker with and without us side by side, measures, prints a table, cleans up.
 	scripts/demo.sh
+
+demo-card: ## The same with a card on AF_XDP in a network namespace of its own, its clients in another (as root).
+	scripts/demo-card.sh
 
 deps: ## Installs what the tests need (Debian packages as root; Python and Node clients into .cache).
 	scripts/deps.sh

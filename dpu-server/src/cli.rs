@@ -104,10 +104,12 @@ struct Run {
     /// --address [default: kernel].
     #[arg(long, value_name = "kernel|smoltcp")]
     stack: Option<StackChoice>,
-    /// Where the frames of --stack smoltcp come from: `tap:INTERFACE`, a TAP device, which is made if there is none
+    /// Where the frames of --stack smoltcp come from: `xdp:INTERFACE`, an interface of this machine, of whose frames those to
+    /// --address are the card's and all others stay with the kernel (AF_XDP; CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF);
+    /// `tap:INTERFACE`, a TAP device, which is made if there is none
     /// (CAP_NET_ADMIN, unless it was made for this user); `mem:PATH`, memory shared with whoever connects to PATH, as
     /// `mqttshim bench` does.
-    #[arg(long, value_name = "tap:INTERFACE|mem:PATH")]
+    #[arg(long, value_name = "xdp:INTERFACE|tap:INTERFACE|mem:PATH")]
     port: Option<PortChoice>,
     /// An address of --stack smoltcp, with the length of its network. Can be given several times.
     #[arg(long, value_name = "ADDRESS/LENGTH")]

@@ -8,6 +8,7 @@ use crate::config::Config;
 use crate::descriptors;
 use crate::stack::kernel::Uring;
 use mqttshim_port::tap::Tap;
+use mqttshim_port::xdp::Xdp;
 
 /// Prints the stacks and channels of this build, and what of them this machine refuses.
 ///
@@ -21,6 +22,10 @@ pub fn list(out: &mut impl Write) -> io::Result<()> {
     }
     writeln!(out, "  smoltcp         available, on a port")?;
     writeln!(out, "ports")?;
+    match Xdp::check() {
+        Ok(()) => writeln!(out, "  xdp:INTERFACE   available")?,
+        Err(refused) => writeln!(out, "  xdp:INTERFACE   {refused}")?,
+    }
     match Tap::check() {
         Ok(()) => writeln!(out, "  tap:INTERFACE   available")?,
         Err(refused) => writeln!(out, "  tap:INTERFACE   {refused}")?,

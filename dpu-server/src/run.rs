@@ -23,6 +23,7 @@ use crate::stack::smoltcp::Smoltcp;
 use mqttshim_port::Port;
 use mqttshim_port::mem::{Mem, MemError};
 use mqttshim_port::tap::{Tap, TapError};
+use mqttshim_port::xdp::{Xdp, XdpError};
 
 /// Why the server did not start, or stopped.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +34,9 @@ pub enum StartError {
     /// The kernel grants no epoll set.
     #[error("cannot wait for sockets: {0}")]
     Stack(#[source] Errno),
+    /// The interface cannot be used.
+    #[error("--port: {0}")]
+    Xdp(#[from] XdpError),
     /// The TAP device cannot be used.
     #[error("--port: {0}")]
     Tap(#[from] TapError),
@@ -77,6 +81,10 @@ pub fn run(config: Config) -> Result<(), StartError> {
             tracing::info!(%port, addresses = %texts(addresses), "TCP/IP of our own");
             let (addresses, gateway) = (addresses.clone(), *gateway);
             match port {
+                PortChoice::Xdp(name) => {
+                    let stack = own(xdp(name, &addresses)?, addresses, gateway)?;
+                    serve(stack, config, sockets_max, board)?;
+                }
                 PortChoice::Tap(name) => {
                     let stack = own(Tap::open(name)?, addresses, gateway)?;
                     serve(stack, config, sockets_max, board)?;
@@ -98,6 +106,20 @@ fn own<P: Port>(
     gateway: Option<IpAddr>,
 ) -> Result<Smoltcp<P>, StartError> {
     Smoltcp::new(port, addresses, gateway).map_err(StartError::Stack)
+}
+
+fn xdp(interface: &str, addresses: &[IpCidr]) -> Result<Xdp, XdpError> {
+    let own: Vec<IpAddr> = addresses.iter().map(|it| it.address().into()).collect();
+    let port = Xdp::open(interface, &own, None)?;
+    let manner = port.manner();
+    tracing::info!(
+        interface,
+        native = manner.is_native,
+        zero_copy = manner.is_zero_copy,
+        queues = manner.queues,
+        "AF_XDP"
+    );
+    Ok(port)
 }
 
 fn texts(addresses: &[IpCidr]) -> String {

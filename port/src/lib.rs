@@ -4,15 +4,17 @@
 //! |---|---|---|
 //! | [`mem`] | shared memory with one peer | tests, and the bench: what a hardware queue costs |
 //! | [`tap`] | a TAP device | laptops, containers, tests |
+//! | [`xdp`] | an interface, past the kernel's stack (AF_XDP) | a card |
 //!
 //! A port has two halves, so that what a frame brings about can leave while the burst it came in goes on.
 
 #![deny(unsafe_code)]
 
 pub mod mem;
-#[allow(unsafe_code, reason = "no library attaches a TAP device")]
+#[allow(unsafe_code, reason = "memory shared with the kernel, and calls that no library makes")]
 mod sys;
 pub mod tap;
+pub mod xdp;
 
 use std::os::fd::BorrowedFd;
 
@@ -64,6 +66,11 @@ pub trait Transmit {
     /// # Errors
     /// When the port is gone.
     fn kick(&mut self) -> Result<(), Errno>;
+
+    /// Whether frames that were taken wait for another kick, because less could go at once.
+    fn is_pending(&self) -> bool {
+        false
+    }
 }
 
 /// A network port: both halves, used by one thread.

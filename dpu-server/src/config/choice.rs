@@ -30,6 +30,8 @@ pub enum StackChoice {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(try_from = "String")]
 pub enum PortChoice {
+    /// The interface of this name, by AF_XDP.
+    Xdp(String),
     /// The TAP device of this name.
     Tap(String),
     /// Shared memory with whoever connects to this path.
@@ -96,9 +98,12 @@ impl FromStr for PortChoice {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
+            Some(("xdp", name)) if !name.is_empty() => Ok(PortChoice::Xdp(name.to_owned())),
             Some(("tap", name)) if !name.is_empty() => Ok(PortChoice::Tap(name.to_owned())),
             Some(("mem", path)) if !path.is_empty() => Ok(PortChoice::Mem(path.into())),
-            _ => Err(format!("{text:?} is no port of this build; use tap:INTERFACE or mem:PATH")),
+            _ => Err(format!(
+                "{text:?} is no port of this build; use xdp:INTERFACE, tap:INTERFACE or mem:PATH"
+            )),
         }
     }
 }
@@ -142,6 +147,7 @@ impl FromStr for OlderSessionsChoice {
 impl fmt::Display for PortChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            PortChoice::Xdp(name) => write!(f, "xdp:{name}"),
             PortChoice::Tap(name) => write!(f, "tap:{name}"),
             PortChoice::Mem(path) => write!(f, "mem:{}", path.display()),
         }

@@ -44,7 +44,8 @@ pub(super) fn stack(file: &File) -> Result<StackConfig, ConfigError> {
     let Some(port) = file.port.clone() else {
         return wrong(
             "port",
-            "is missing: stack smoltcp needs one, tap:INTERFACE or mem:PATH".to_owned(),
+            "is missing: stack smoltcp needs one, xdp:INTERFACE, tap:INTERFACE or mem:PATH"
+                .to_owned(),
         );
     };
     let said = file.address.as_deref().unwrap_or_default();

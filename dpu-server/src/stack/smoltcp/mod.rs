@@ -127,12 +127,14 @@ impl<P: Port> Smoltcp<P> {
             return Some(Duration::ZERO);
         }
         let now = self.now();
+        let (_, transmit) = self.port.halves();
+        let pending = transmit.is_pending().then_some(FULL_PAUSE);
         let due = self.tcp.deadline().map(|at| {
             let pause = at.saturating_sub(now);
             // Due now, and still not done: the port takes no more.
             if pause.is_zero() { FULL_PAUSE } else { pause }
         });
-        [timeout, due].into_iter().flatten().min()
+        [timeout, due, pending].into_iter().flatten().min()
     }
 }
 

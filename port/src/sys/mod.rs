@@ -1,4 +1,15 @@
-//! The system calls of ports that no library makes.
+//! The system calls of ports that no library makes, and the memory that AF_XDP shares with the kernel.
+//!
+//! | | |
+//! |---|---|
+//! | this file | `ioctl`s on interfaces (netdevice(7)) |
+//! | [`bpf`] | programs and maps (bpf(2)) |
+//! | [`umem`] | where frames lie, and whose each piece is |
+//! | [`ring`] | numbers and descriptors between us and the kernel |
+
+pub(super) mod bpf;
+pub(super) mod ring;
+pub(super) mod umem;
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -40,7 +51,8 @@ impl Request {
     /// Asks `descriptor` for one of the requests that read and write a `struct ifreq`.
     fn ask(&mut self, descriptor: &OwnedFd, request: libc::Ioctl) -> Result<(), Errno> {
         // SAFETY: each caller names a request that reads and writes one `struct ifreq` at the pointer (netdevice(7);
-        // drivers/net/tun.c for TUNSETIFF), which `self` is as long as and aligned like.
+        // drivers/net/tun.c for TUNSETIFF), which `self` is as long as and aligned like, and at most what a pointer in it names,
+        // which `driver` vouches for.
         let failed =
             unsafe { libc::ioctl(descriptor.as_raw_fd(), request, std::ptr::from_mut(self)) };
         if failed == 0 {
@@ -73,6 +85,34 @@ pub(super) fn mac(name: &InterfaceName) -> Result<Mac, Errno> {
     // A `struct sockaddr`: two bytes of family, then the address.
     let [_, _, a, b, c, d, e, f, ..] = request.value;
     Ok([a, b, c, d, e, f])
+}
+
+/// An interface's number.
+pub(super) fn index(name: &str) -> Result<u32, Errno> {
+    rustix::net::netdevice::name_to_index(any_socket()?, name)
+}
+
+/// `struct ethtool_drvinfo` (linux/ethtool.h).
+#[repr(C)]
+struct DriverInfo {
+    command: u32,
+    driver: [u8; 32],
+    rest: [u8; 160],
+}
+
+const _: () = assert!(size_of::<DriverInfo>() == 196);
+
+/// The name of an interface's driver.
+pub(super) fn driver(name: &InterfaceName) -> Result<String, Errno> {
+    const ETHTOOL_GDRVINFO: u32 = 3;
+    let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 160] };
+    let mut request = Request::new(name);
+    // The request's value is a pointer, to memory that outlives the call.
+    let address = std::ptr::from_mut(&mut info).expose_provenance();
+    request.value[..size_of::<usize>()].copy_from_slice(&address.to_ne_bytes());
+    request.ask(&any_socket()?, libc::SIOCETHTOOL as libc::Ioctl)?;
+    let name = info.driver.split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(name).into_owned())
 }
 
 /// Any socket carries questions about interfaces.
