@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use mqttshim_port::{Capabilities, Mac, Port, Receive, Transmit};
+use mqttshim_port::{Capabilities, Checksums, Mac, Port, Receive, Transmit};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
@@ -106,7 +106,7 @@ impl Port for Memory {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { mtu: 1500, is_verified: true }
+        Capabilities { mtu: 1500, checksums: Checksums::Right }
     }
 
     fn mac(&self) -> Mac {
