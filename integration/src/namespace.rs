@@ -1,4 +1,4 @@
-//! A network namespace of one test's own, with a TAP device whose other end is the card.
+//! A network namespace of one test's own, with a link whose other end is the card.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -9,11 +9,44 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::{needs, wait};
 
-/// The interface in it.
+/// This end of the link.
 pub const INTERFACE: &str = "mq0";
+/// The card's end of a veth pair.
+pub const CARD_INTERFACE: &str = "mq1";
 /// The card's addresses, as `--address` takes them, and this end's.
 pub const CARD: [&str; 2] = ["10.77.0.1/24", "fd77::1/64"];
 const OWN: [&str; 2] = ["10.77.0.2/24", "fd77::2/64"];
+
+/// What joins the card and the kernel.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Link {
+    /// A TAP device.
+    Tap,
+    /// A veth pair, at whose other end the card has what AF_XDP takes from the kernel.
+    Veth,
+}
+
+impl Link {
+    /// The card's port on it, as `--port` takes it.
+    #[must_use]
+    pub fn port(self) -> String {
+        match self {
+            Link::Tap => format!("tap:{INTERFACE}"),
+            Link::Veth => format!("xdp:{CARD_INTERFACE}"),
+        }
+    }
+
+    /// What ip(8) makes it by.
+    fn commands(self) -> String {
+        match self {
+            Link::Tap => format!("tuntap add dev {INTERFACE} mode tap\n"),
+            Link::Veth => format!(
+                "link add {INTERFACE} type veth peer name {CARD_INTERFACE}\n\
+                 link set {CARD_INTERFACE} up\n"
+            ),
+        }
+    }
+}
 
 /// See the module. The thread that made it lives in it, and what that starts; it ends with the last of them.
 #[derive(Debug)]
@@ -28,18 +61,14 @@ impl Namespace {
     /// If it may be made, and cannot be.
     #[must_use]
     #[track_caller]
-    pub fn enter() -> Option<Namespace> {
+    pub fn enter(link: Link) -> Option<Namespace> {
         if !needs::is_root() || !needs::has("ip") || !needs::has("unshare") {
             return None;
         }
         let held = enter_new();
         ip(
             "-4",
-            &format!(
-                "link set lo up\ntuntap add dev {INTERFACE} mode tap\n\
-                 address add {} dev {INTERFACE}\n",
-                OWN[0]
-            ),
+            &format!("link set lo up\n{}address add {} dev {INTERFACE}\n", link.commands(), OWN[0]),
         );
         ip("-6", &format!("address add {} dev {INTERFACE} nodad\n", OWN[1]));
         ip("-4", &format!("link set {INTERFACE} up\n"));

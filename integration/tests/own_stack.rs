@@ -1,24 +1,46 @@
-//! A broker whose clients reach the card through TCP/IP of its own, on a TAP device, from the kernel's.
+//! A broker whose clients reach the card through TCP/IP of its own, on a TAP device or past the kernel's at the end of a veth pair,
+//! from the kernel's.
 
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, SocketAddrV6, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
-use mqttshim_integration::namespace::{CARD, INTERFACE, Namespace};
+use mqttshim_integration::namespace::{CARD, CARD_INTERFACE, INTERFACE, Link, Namespace};
 use mqttshim_integration::{
-    Broker, BrokerSetup, Card, Client, Folder, Login, Message, broker, needs, paths, ports, process,
+    Broker, BrokerSetup, Card, Client, Folder, Login, Message, broker, needs, paths, ports,
+    process, wait,
 };
 
 const ADDRESSES: [&str; 2] = ["10.77.0.1", "fd77::1"];
 const SHORT_CONNECTIONS: usize = 2_000;
 const NOBODY: u32 = 65_534;
 
-fn start(folder: &Folder) -> Card {
-    let port = format!("tap:{INTERFACE}");
+/// Each case, on each link.
+macro_rules! on_each_link {
+    ($($case:ident),+ $(,)?) => {
+        mod tap {
+            $(#[test] fn $case() { super::$case(super::Link::Tap); })+
+        }
+        mod veth {
+            $(#[test] fn $case() { super::$case(super::Link::Veth); })+
+        }
+    };
+}
+
+on_each_link!(
+    clients_of_both_ip_versions_get_what_the_card_distributes,
+    bytes_come_back_as_they_were_written_both_ways_at_once,
+    thousands_of_short_connections_leave_nothing,
+    a_port_nobody_listens_at_refuses_and_pings_are_answered,
+    without_the_right_to_the_port_the_way_that_needs_none_is_named,
+);
+
+fn start(folder: &Folder, link: Link) -> Card {
+    let port = link.port();
     let more = ["--stack", "smoltcp", "--port", &port, "--address", CARD[0], "--address", CARD[1]];
     Card::start_with(folder, &more)
 }
@@ -62,12 +84,11 @@ fn echo(folder: &Folder, card: &Card) -> (process::Process, u16) {
     (server, port)
 }
 
-#[test]
-fn clients_of_both_ip_versions_get_what_the_card_distributes() {
+fn clients_of_both_ip_versions_get_what_the_card_distributes(link: Link) {
     needs!("mosquitto");
     let folder = Folder::new();
-    let Some(_namespace) = Namespace::enter() else { return };
-    let card = start(&folder);
+    let Some(_namespace) = Namespace::enter(link) else { return };
+    let card = start(&folder, link);
     let broker = mosquitto(&folder, &card);
     let mut clients: Vec<Client> = (0..40)
         .map(|number| {
@@ -93,12 +114,11 @@ fn clients_of_both_ip_versions_get_what_the_card_distributes() {
     publisher.disconnect();
 }
 
-#[test]
-fn bytes_come_back_as_they_were_written_both_ways_at_once() {
+fn bytes_come_back_as_they_were_written_both_ways_at_once(link: Link) {
     needs!("python3");
     let folder = Folder::new();
-    let Some(_namespace) = Namespace::enter() else { return };
-    let card = start(&folder);
+    let Some(_namespace) = Namespace::enter(link) else { return };
+    let card = start(&folder, link);
     let (_server, port) = echo(&folder, &card);
     let bytes: Vec<u8> =
         (0..8_000_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -117,12 +137,11 @@ fn bytes_come_back_as_they_were_written_both_ways_at_once() {
     }
 }
 
-#[test]
-fn thousands_of_short_connections_leave_nothing() {
+fn thousands_of_short_connections_leave_nothing(link: Link) {
     needs!("python3");
     let folder = Folder::new();
-    let Some(_namespace) = Namespace::enter() else { return };
-    let card = start(&folder);
+    let Some(_namespace) = Namespace::enter(link) else { return };
+    let card = start(&folder, link);
     let (_server, port) = echo(&folder, &card);
     for number in 0..SHORT_CONNECTIONS {
         let mut stream = TcpStream::connect(address(ADDRESSES[number % 2], port)).unwrap();
@@ -135,12 +154,11 @@ fn thousands_of_short_connections_leave_nothing() {
     card.await_metrics("every connection is gone", |it| it.sum("mqttshim_connections", &[]) == 0.0);
 }
 
-#[test]
-fn a_port_nobody_listens_at_refuses_and_pings_are_answered() {
+fn a_port_nobody_listens_at_refuses_and_pings_are_answered(link: Link) {
     needs!("ping");
     let folder = Folder::new();
-    let Some(_namespace) = Namespace::enter() else { return };
-    let _card = start(&folder);
+    let Some(_namespace) = Namespace::enter(link) else { return };
+    let _card = start(&folder, link);
     for text in ADDRESSES {
         let refused = TcpStream::connect(address(text, 1)).unwrap_err();
         assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused, "{text}");
@@ -153,13 +171,111 @@ fn a_port_nobody_listens_at_refuses_and_pings_are_answered() {
     }
 }
 
-#[test]
-fn without_the_right_to_a_tap_device_the_way_that_needs_none_is_named() {
-    let Some(_namespace) = Namespace::enter() else { return };
-    let mut command = Command::new(paths::built("dpu-server"));
-    command.args(["run", "--stack", "smoltcp", "--port", "tap:mq9", "--address", CARD[0]]);
-    let output = command.arg("--session").arg("/tmp/none.sock").uid(NOBODY).output().unwrap();
+fn without_the_right_to_the_port_the_way_that_needs_none_is_named(link: Link) {
+    let Some(_namespace) = Namespace::enter(link) else { return };
+    // Not the device that is there, which it could have been made for.
+    let port = if link == Link::Tap { "tap:mq9".to_owned() } else { link.port() };
+    let mut command = run_on(&port);
+    let output = command.uid(NOBODY).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
     assert!(said.contains("CAP_NET_ADMIN") && said.contains("--stack kernel"), "{said}");
+    if link == Link::Veth {
+        assert!(said.contains("CAP_BPF") && said.contains("CAP_NET_RAW"), "{said}");
+    }
+}
+
+/// A dpu-server that is expected to say why it cannot.
+fn run_on(port: &str) -> Command {
+    let mut command = Command::new(paths::built("dpu-server"));
+    command.args(["run", "--stack", "smoltcp", "--port", port, "--address", CARD[0]]);
+    command.arg("--session").arg("/tmp/none.sock");
+    command
+}
+
+fn refusal(port: &str) -> String {
+    let output = run_on(port).output().unwrap();
+    assert!(!output.status.success(), "{port}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn ip(arguments: &[&str]) -> String {
+    let output = Command::new("ip").args(arguments).output().unwrap();
+    assert!(output.status.success(), "ip {arguments:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn an_interface_that_cannot_be_had_is_named_with_what_to_do() {
+    let folder = Folder::new();
+    let Some(_namespace) = Namespace::enter(Link::Veth) else { return };
+    let said = refusal("xdp:mq9");
+    assert!(said.contains("no interface mq9"), "{said}");
+    let mut card = start(&folder, Link::Veth);
+    let said = refusal(&Link::Veth.port());
+    assert!(said.contains("ip link set dev mq1 xdp off"), "{said}");
+    card.process.kill();
+    ip(&["link", "set", "dev", INTERFACE, "mtu", "1000"]);
+    ip(&["link", "set", "dev", CARD_INTERFACE, "mtu", "1000"]);
+    let said = refusal(&Link::Veth.port());
+    assert!(said.contains("MTU of 1000"), "{said}");
+}
+
+#[test]
+fn a_program_goes_with_the_process_that_brought_it() {
+    let folder = Folder::new();
+    let Some(_namespace) = Namespace::enter(Link::Veth) else { return };
+    let mut card = start(&folder, Link::Veth);
+    let has_program = || ip(&["link", "show", "dev", CARD_INTERFACE]).contains("xdp");
+    assert!(has_program());
+    card.process.kill();
+    wait::until("the program is gone", || (!has_program()).then_some(()));
+}
+
+#[test]
+fn a_card_whose_interface_is_taken_away_says_so_and_ends() {
+    let folder = Folder::new();
+    let Some(_namespace) = Namespace::enter(Link::Veth) else { return };
+    let mut card = start(&folder, Link::Veth);
+    ip(&["link", "del", "dev", CARD_INTERFACE]);
+    let status = card.process.await_end();
+    assert!(!status.success(), "{status}");
+    let said = card.process.log();
+    assert!(said.contains("Network is down"), "{said}");
+}
+
+/// What is not for the card's addresses, at the interface whose frames it takes.
+#[test]
+fn the_kernel_keeps_what_is_its_own() {
+    needs!("ping");
+    let folder = Folder::new();
+    let Some(_namespace) = Namespace::enter(Link::Veth) else { return };
+    let _card = start(&folder, Link::Veth);
+    // Link-local addresses are an interface's own, so this one is reached through the pair, in one namespace.
+    let kernel = wait::until("the kernel has its address", || {
+        let told = ip(&["-6", "-o", "address", "show", "dev", CARD_INTERFACE, "scope", "link"]);
+        if told.contains("tentative") {
+            return None;
+        }
+        let (_, rest) = told.split_once("inet6 ")?;
+        rest.split('/').next().map(str::to_owned)
+    });
+    let at = format!("{kernel}%{INTERFACE}");
+    let output = Command::new("ping").args(["-6", "-c", "2", "-i", "0.2", "-W", "5", &at]).output();
+    let said = String::from_utf8_lossy(&output.unwrap().stdout).into_owned();
+    assert!(said.contains(" 0% packet loss"), "{said}");
+    let scope = |name| rustix::net::netdevice::name_to_index(any_socket(), name).unwrap();
+    let place = |name, port| SocketAddrV6::new(kernel.parse().unwrap(), port, 0, scope(name));
+    let listener = TcpListener::bind(place(CARD_INTERFACE, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut client = TcpStream::connect(place(INTERFACE, port)).unwrap();
+    let (mut served, _) = listener.accept().unwrap();
+    client.write_all(b"hello").unwrap();
+    let mut heard = [0; 5];
+    served.read_exact(&mut heard).unwrap();
+    assert_eq!(&heard, b"hello");
+}
+
+fn any_socket() -> UdpSocket {
+    UdpSocket::bind("[::]:0").unwrap()
 }

@@ -37,7 +37,7 @@ const MTU_MIN: usize = 1280;
 const MTU_MAX: usize = FRAME_BYTES_MAX - HEADER_BYTES;
 const QUEUES_MAX: u32 = 64;
 /// After as many bursts in a row that were empty, the socket is asked whether its interface is still there.
-const EMPTY_BURSTS_MAX: u32 = 256;
+const EMPTY_BURSTS_MAX: u32 = 16;
 /// Drivers whose frames come from this machine, and so perhaps without a checksum.
 const DRIVERS_NEAR: [&str; 2] = ["veth", "virtio_net"];
 
