@@ -13,9 +13,10 @@ use crate::{needs, wait};
 pub const INTERFACE: &str = "mq0";
 /// The card's end of a veth pair.
 pub const CARD_INTERFACE: &str = "mq1";
-/// The card's addresses, as `--address` takes them, and this end's.
+/// The card's addresses, as `--address` takes them.
 pub const CARD: [&str; 2] = ["10.77.0.1/24", "fd77::1/64"];
-const OWN: [&str; 2] = ["10.77.0.2/24", "fd77::2/64"];
+/// The kernel's, at this end.
+pub const HOST: [&str; 2] = ["10.77.0.2/24", "fd77::2/64"];
 
 /// What joins the card and the kernel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -68,9 +69,9 @@ impl Namespace {
         let held = enter_new();
         ip(
             "-4",
-            &format!("link set lo up\n{}address add {} dev {INTERFACE}\n", link.commands(), OWN[0]),
+            &format!("link set lo up\n{}address add {} dev {INTERFACE}\n", link.commands(), HOST[0]),
         );
-        ip("-6", &format!("address add {} dev {INTERFACE} nodad\n", OWN[1]));
+        ip("-6", &format!("address add {} dev {INTERFACE} nodad\n", HOST[1]));
         ip("-4", &format!("link set {INTERFACE} up\n"));
         Some(Namespace { _held: held })
     }

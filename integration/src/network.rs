@@ -41,6 +41,8 @@ const TABLE_FIRST: u32 = 100;
 static NAMESPACE: OnceLock<File> = OnceLock::new();
 /// The folders of cards; the place is the number of its TAP device.
 static CARDS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+/// Ports that are led to a card.
+static LED: Mutex<Vec<u16>> = Mutex::new(Vec::new());
 
 /// Whether cards have TCP/IP of their own.
 ///
@@ -107,7 +109,10 @@ pub fn card_arguments(folder: &Path) -> Vec<String> {
 
 /// Leads clients of `port` to the card of `folder`.
 pub fn lead(port: u16, folder: &Path) {
-    if let Some(number) = number_of(folder) {
+    let Some(number) = number_of(folder) else { return };
+    let mut led = LED.lock().unwrap_or_else(PoisonError::into_inner);
+    if !led.contains(&port) {
+        led.push(port);
         add_rules(OF_PROGRAMS, &port.to_string(), number);
     }
 }

@@ -56,6 +56,7 @@ fn logs_that_no_disk_takes_hurt_nobody() {
     let session = folder.join("agent.sock");
     let mut card = built("dpu-server");
     card.args(["--trust", "suback", "--log", "trace", "--channel", &channel]);
+    card.args(network::card_arguments(folder.path()));
     let mut card = OnFullDisk::start(card.args(["--metrics", &format!("127.0.0.1:{metrics}")]));
     let mut agent = built("mqttshim-agent");
     agent.args(["--log", "trace", "--channel", &channel, "--session"]).arg(&session);

@@ -144,6 +144,12 @@ impl Memory {
         self.pipes.keys().next_back().copied()
     }
 
+    /// Both ends of a client's connection.
+    #[must_use]
+    pub fn ends(&self, client: ClientId) -> Option<Ends> {
+        self.pipes.get(&client).map(|pipe| pipe.ends)
+    }
+
     /// A client sends.
     pub fn client_send(&mut self, client: ClientId, bytes: &[u8]) {
         self.pipe(client).to_card.extend(bytes);
