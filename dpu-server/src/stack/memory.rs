@@ -213,7 +213,7 @@ impl Memory {
     fn send_part(&mut self, key: Key, part: &[std::io::IoSlice<'_>]) -> Sent {
         let window_bytes = self.window_bytes;
         let Some(pipe) = self.stream(key) else { return Sent::Gone(Errno::BADF) };
-        if pipe.client_reset {
+        if pipe.client_reset || pipe.card != Ended::Open {
             return Sent::Gone(Errno::PIPE);
         }
         let room = window_bytes.saturating_sub(pipe.to_client.len());
@@ -274,8 +274,10 @@ impl Stack for Memory {
 
     fn accept(&mut self, listener: Key, key: Key) -> Result<Ends, AcceptError> {
         let full = self.sockets.len() >= self.sockets_max;
-        let Some((Socket::Listening(_, queue), _)) = self.sockets.get_mut(&listener) else {
-            return Err(AcceptError::Failed(Errno::INVAL));
+        let queue = match self.sockets.get_mut(&listener) {
+            Some((Socket::Listening(_, queue), _)) => queue,
+            Some(_) => return Err(AcceptError::Failed(Errno::INVAL)),
+            None => return Err(AcceptError::Failed(Errno::BADF)),
         };
         if queue.backlog.is_empty() {
             return Err(AcceptError::Empty);
@@ -365,6 +367,9 @@ impl Stack for Memory {
     }
 
     fn shutdown(&mut self, key: Key, how: How) -> Result<(), Errno> {
+        if !self.sockets.contains_key(&key) {
+            return Err(Errno::BADF);
+        }
         let pipe = self.stream(key).ok_or(Errno::NOTCONN)?;
         if how != How::Read {
             pipe.card = Ended::Fin;

@@ -63,6 +63,10 @@ impl World for InMemory {
         bytes.len()
     }
 
+    fn is_refused(&mut self, client: usize, _: &[u8]) -> bool {
+        self.stack.ended(self.id(client)) != Ended::Open
+    }
+
     fn hear(&mut self, client: usize, bytes: &mut Vec<u8>) -> Heard {
         let id = self.id(client);
         bytes.extend(self.stack.client_recv(id));

@@ -131,6 +131,10 @@ impl<S: Stack> World for OnKernel<S> {
         }
     }
 
+    fn is_refused(&mut self, client: usize, bytes: &[u8]) -> bool {
+        matches!(self.clients[client].write(bytes), Err(error) if error.kind() == ErrorKind::BrokenPipe)
+    }
+
     fn hear(&mut self, client: usize, bytes: &mut Vec<u8>) -> Heard {
         let mut buffer = [0; 65_536];
         loop {

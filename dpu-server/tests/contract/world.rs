@@ -52,6 +52,9 @@ pub(crate) trait World {
     /// A client writes; returns how many bytes its connection took.
     fn say(&mut self, client: usize, bytes: &[u8]) -> usize;
 
+    /// A client writes to a connection it knows to have ended; whether it is told that nobody takes that.
+    fn is_refused(&mut self, client: usize, bytes: &[u8]) -> bool;
+
     /// A client reads all there is now onto the end of `bytes`.
     fn hear(&mut self, client: usize, bytes: &mut Vec<u8>) -> Heard;
 

@@ -9,7 +9,7 @@ use smoltcp::socket::tcp::State;
 
 use super::connection::{Connection, Stage};
 use super::listener::{Listener, Name};
-use super::options::{Options, tell_state};
+use super::options::{Options, Phase, tell_state};
 use super::segment::Flow;
 use super::sockets::{Role, Socket, unspecified_like};
 use super::tcp::Tcp;
@@ -23,7 +23,7 @@ impl Tcp {
         address: SocketAddr,
         options: &[SocketOption<'_>],
     ) -> Result<SocketAddr, Errno> {
-        let options = with_options(Options::new(address), options)?;
+        let options = with_options(Options::new(address), Phase::New, options)?;
         let effects = options.effects();
         let plain = plain(address.ip());
         if !plain.is_unspecified() && !self.link.is_own(plain) {
@@ -40,6 +40,9 @@ impl Tcp {
                 is_listening: false,
             },
         )?;
+        if self.is_in_use(&name) {
+            return Err(Errno::ADDRINUSE);
+        }
         self.sockets.insert(key, name, options, Role::Named(None));
         Ok(name.address)
     }
@@ -56,7 +59,7 @@ impl Tcp {
             listener.set_backlog(backlog);
             return Ok(socket.name.address);
         }
-        let options = with_options(socket.options.clone(), options)?;
+        let options = with_options(socket.options.clone(), Phase::Bound, options)?;
         let effects = options.effects();
         let name = Name {
             may_share_port: effects.may_share_port,
@@ -72,7 +75,7 @@ impl Tcp {
 
     pub(super) fn accept(&mut self, listener: Key, key: Key) -> Result<Ends, AcceptError> {
         let socket = self.sockets.get_mut(listener).map_err(AcceptError::Failed)?;
-        let (name, options) = (socket.name, socket.options.clone());
+        let (name, options) = (socket.name, socket.options.of_a_connection());
         let Role::Named(Some(from)) = &mut socket.role else {
             return Err(AcceptError::Failed(Errno::INVAL));
         };
@@ -103,18 +106,17 @@ impl Tcp {
         address: SocketAddr,
         options: &[SocketOption<'_>],
     ) -> Result<SocketAddr, Errno> {
-        let (mut name, options) = match self.sockets.get(key) {
-            Ok(socket) => match socket.role {
-                Role::Connected(_) => return Err(Errno::ISCONN),
-                Role::Named(_) | Role::Gone => {
-                    (socket.name, with_options(socket.options.clone(), options)?)
-                }
-            },
+        let (mut name, kept) = match self.sockets.get(key) {
+            Ok(Socket { role: Role::Connected(_), .. }) => return Err(Errno::ISCONN),
+            Ok(socket) => (socket.name, socket.options.clone()),
             Err(_) => {
                 let own = unspecified_like(address);
-                (Name::unbound(own, uid), with_options(Options::new(own), options)?)
+                (Name::unbound(own, uid), Options::new(own))
             }
         };
+        let was_bound = name.address.port() != 0;
+        let phase = if was_bound { Phase::Bound } else { Phase::New };
+        let options = with_options(kept, phase, options)?;
         let remote = SocketAddr::new(plain(address.ip()), address.port());
         let bound = plain(name.address.ip());
         let source =
@@ -125,13 +127,18 @@ impl Tcp {
         let flow = Flow { local, remote };
         name.address = name.seen(local);
         let mut connection =
-            Connection::new(flow, None, Stage::Connecting, self.sockets.buffers(key));
+            Connection::new(flow, name, None, Stage::Connecting, self.sockets.buffers(key));
+        let effects = options.effects();
         connection.key = Some(key);
-        connection.is_abortive = options.effects().is_abortive;
+        connection.is_abortive = effects.is_abortive;
+        connection.connect_patience = effects.connect_patience;
         self.begin_connect(&mut connection, flow)?;
         self.sockets.remove(key);
         let id = self.insert(connection);
         self.sockets.insert(key, name, options, Role::Connected(id));
+        if was_bound {
+            self.sockets.keep_port(key);
+        }
         self.seek(now, id);
         Ok(name.address)
     }
@@ -201,6 +208,12 @@ impl Tcp {
                 let socket = self.sockets.get(key)?;
                 tell_state(&mut value[..bytes], self.state(socket));
             }
+            (libc::SOL_SOCKET, libc::SO_COOKIE) => {
+                // Another for each: a connection has a number of its own, a name its holder's.
+                let named = 1 << 63 | u64::from(key.0);
+                let serial = id.map_or(named, |id| self.connections[id as usize].serial);
+                value[..bytes].copy_from_slice(&serial.to_ne_bytes()[..bytes]);
+            }
             _ => {}
         }
         Ok(bytes)
@@ -234,7 +247,7 @@ impl Tcp {
         value: &[u8],
     ) -> Result<(), Errno> {
         let socket = self.sockets.get_mut(key)?;
-        socket.options.set(level, name, value)?;
+        socket.options.set(socket.role.phase(), level, name, value)?;
         let effects = socket.options.effects();
         if let Role::Connected(id) = socket.role {
             self.connections[id as usize].is_abortive = effects.is_abortive;
@@ -259,7 +272,7 @@ impl Tcp {
         }
         let connection = &mut self.connections[id as usize];
         // As Linux has it: after the client's FIN a reader is told of nothing more.
-        if connection.is_finished || connection.is_read_shut {
+        if connection.is_finished || connection.is_read_shut() {
             return Received::Fin;
         }
         match connection.error.take() {
@@ -271,7 +284,11 @@ impl Tcp {
 
     /// Takes one connection's part of a batch into its buffer.
     pub(super) fn send(&mut self, key: Key, part: &[std::io::IoSlice<'_>]) -> Sent {
-        let Some(id) = self.sockets.connection(key) else { return Sent::Gone(Errno::PIPE) };
+        let id = match self.sockets.get(key) {
+            Ok(Socket { role: Role::Connected(id), .. }) => *id,
+            Ok(_) => return Sent::Gone(Errno::PIPE),
+            Err(error) => return Sent::Gone(error),
+        };
         let connection = &mut self.connections[id as usize];
         if let Some(error) = connection.error.take() {
             return Sent::Gone(error);
@@ -302,7 +319,7 @@ impl Tcp {
             return Err(Errno::NOTCONN);
         }
         if matches!(how, How::Read | How::Both) {
-            connection.is_read_shut = true;
+            connection.shut_reading();
             self.events.push(Event::Socket { key, readable: true, writable: false, ended: true });
         }
         if matches!(how, How::Write | How::Both) {
@@ -342,9 +359,13 @@ impl Tcp {
     }
 }
 
-fn with_options(mut kept: Options, options: &[SocketOption<'_>]) -> Result<Options, Errno> {
+fn with_options(
+    mut kept: Options,
+    phase: Phase,
+    options: &[SocketOption<'_>],
+) -> Result<Options, Errno> {
     for option in options {
-        kept.set(option.level, option.name, option.value)?;
+        kept.set(phase, option.level, option.name, option.value)?;
     }
     Ok(kept)
 }

@@ -3,6 +3,8 @@
 //! smoltcp looks through the whole set of sockets for every segment, so each connection has a set of its own and is found by
 //! its flow ([`super::tcp`]). smoltcp shows no sequence numbers; they follow from what came and went through its buffers.
 
+use std::time::Duration;
+
 use rustix::io::Errno;
 use smoltcp::iface::{SocketHandle, SocketSet};
 use smoltcp::socket::tcp;
@@ -11,16 +13,17 @@ use smoltcp::wire::TcpSeqNumber as Number;
 use super::clock;
 use super::device::Numbers;
 use super::guard::{Place, Told};
+use super::listener::Name;
 use super::segment::Flow;
 use crate::stack::Key;
 use mqttshim_port::Mac;
 
 /// For how long somebody who began a handshake is waited for.
-const HANDSHAKE: std::time::Duration = std::time::Duration::from_secs(10);
+const HANDSHAKE: Duration = Duration::from_secs(10);
 /// For how long acknowledgements may be missing, as Linux' tcp_retries2 has it; RFC 9293 §3.8.3 wants at least 100 s.
-const SILENCE: std::time::Duration = std::time::Duration::from_secs(924);
+const SILENCE: Duration = Duration::from_secs(924);
 /// For how long a connection that nobody holds any more waits for the client's FIN (Linux' tcp_fin_timeout).
-const ORPHAN: std::time::Duration = std::time::Duration::from_secs(60);
+const ORPHAN: Duration = Duration::from_secs(60);
 
 /// Bytes of a connection's two buffers. Pages that were never touched are not there.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -49,6 +52,8 @@ pub(super) struct Connection {
     pub(super) set: SocketSet<'static>,
     handle: SocketHandle,
     pub(super) flow: Flow,
+    /// Its port is in use, for whoever binds it.
+    pub(super) name: Name,
     /// Where its frames go; `None` while the neighbour is asked for.
     pub(super) mac: Option<Mac>,
     pub(super) stage: Stage,
@@ -66,12 +71,18 @@ pub(super) struct Connection {
     pub(super) told_bytes: usize,
     /// Its holder knows of the end.
     pub(super) is_end_told: bool,
+    /// The same of an error, which may come behind the end.
+    pub(super) is_error_told: bool,
     /// Why it is gone; told once.
     pub(super) error: Option<Errno>,
     /// The client's FIN came, whatever became of the connection since.
     pub(super) is_finished: bool,
-    /// Its holder reads no more.
-    pub(super) is_read_shut: bool,
+    /// It had its error: there is one only.
+    has_failed: bool,
+    /// Its holder reads no more; so many bytes had been received by then.
+    read_shut_at: Option<usize>,
+    /// For how long a connect waits for its answer.
+    pub(super) connect_patience: Duration,
     /// `SO_LINGER` of nothing: closing resets.
     pub(super) is_abortive: bool,
     /// Of what it sent, once a segment left.
@@ -84,7 +95,14 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(flow: Flow, mac: Option<Mac>, stage: Stage, buffers: Buffers) -> Connection {
+    /// `name`: of the socket it belongs to.
+    pub(super) fn new(
+        flow: Flow,
+        name: Name,
+        mac: Option<Mac>,
+        stage: Stage,
+        buffers: Buffers,
+    ) -> Connection {
         let receive = tcp::SocketBuffer::new(vec![0; buffers.receive_bytes]);
         let send = tcp::SocketBuffer::new(vec![0; buffers.send_bytes]);
         let mut socket = tcp::Socket::new(receive, send);
@@ -97,6 +115,8 @@ impl Connection {
             set,
             handle,
             flow,
+            name: Name { address: flow.local, is_listening: false, ..name },
+            connect_patience: HANDSHAKE,
             mac,
             stage,
             serial: 0,
@@ -106,9 +126,11 @@ impl Connection {
             is_full: false,
             told_bytes: 0,
             is_end_told: false,
+            is_error_told: false,
+            has_failed: false,
             error: None,
             is_finished: false,
-            is_read_shut: false,
+            read_shut_at: None,
             is_abortive: false,
             numbers: None,
             first_received: None,
@@ -134,7 +156,8 @@ impl Connection {
     /// Sets for how long the client may be silent. smoltcp would end an idle connection too, so only while an answer is due.
     pub(super) fn bound_silence(&mut self) {
         let bound = match self.stage {
-            Stage::HalfOpen(_) | Stage::Connecting => Some(HANDSHAKE),
+            Stage::HalfOpen(_) => Some(HANDSHAKE),
+            Stage::Connecting => Some(self.connect_patience),
             Stage::Orphaned => Some(ORPHAN),
             Stage::Queued(_) | Stage::Held => {
                 let state = self.socket().state();
@@ -182,6 +205,34 @@ impl Connection {
     /// Neither end sends any more, or one has reset it.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.socket().state(), tcp::State::Closed | tcp::State::Listen)
+    }
+
+    /// Notes why it is gone.
+    pub(super) fn fail(&mut self, error: Errno) {
+        if !std::mem::replace(&mut self.has_failed, true) {
+            self.error = Some(error);
+        }
+    }
+
+    /// Its holder reads no more.
+    pub(super) fn shut_reading(&mut self) {
+        let received = self.received();
+        self.read_shut_at.get_or_insert(received);
+    }
+
+    pub(super) fn is_read_shut(&self) -> bool {
+        self.read_shut_at.is_some()
+    }
+
+    /// Whether bytes came after both halves were shut: they are answered with a reset (RFC 1122 §4.2.2.13).
+    pub(super) fn has_bytes_for_nobody(&self) -> bool {
+        matches!(self.socket().state(), tcp::State::FinWait1 | tcp::State::FinWait2)
+            && self.read_shut_at.is_some_and(|before| self.received() != before)
+    }
+
+    /// Bytes that came, modulo the word.
+    fn received(&self) -> usize {
+        self.taken.wrapping_add(self.socket().recv_queue())
     }
 
     /// Takes received bytes.

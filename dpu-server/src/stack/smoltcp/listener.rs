@@ -50,13 +50,12 @@ impl Name {
             }
     }
 
-    /// Whether the two cannot be bound at once (`bind(2)`, EADDRINUSE).
+    /// Whether the other cannot be bound, or listen, beside this one, which is there (`bind(2)`, EADDRINUSE).
     pub(super) fn collides(&self, other: &Name) -> bool {
         let overlaps = self.address.port() == other.address.port()
             && (self.covers_any_of(other) || other.covers_any_of(self));
         let is_shared = self.may_share_port && other.may_share_port && self.uid == other.uid;
-        let is_reused =
-            self.may_reuse && other.may_reuse && !self.is_listening && !other.is_listening;
+        let is_reused = self.may_reuse && other.may_reuse && !self.is_listening;
         overlaps && !is_shared && !is_reused
     }
 

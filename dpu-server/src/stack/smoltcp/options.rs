@@ -6,6 +6,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto};
@@ -14,8 +15,25 @@ use crate::stack::kernel::options as kernel;
 
 /// Longest value kept; those that travel are shorter.
 const VALUE_BYTES_MAX: usize = 256;
+/// How often a SYN is sent again, if the program does not say: Linux' tcp_syn_retries.
+const SYN_RETRIES: i32 = 6;
 /// In `struct tcp_info` (tcp(7)), the connection's state comes first.
 const TCP_INFO_STATE_AT: usize = 0;
+
+/// In `include/uapi`: asm-generic/socket.h, linux/tcp.h.
+const SO_TIMESTAMP_NEW: i32 = 63;
+const SO_TIMESTAMPNS_NEW: i32 = 64;
+const TCP_FASTOPEN_NO_COOKIE: i32 = 34;
+
+/// How far a socket is, which some options mind.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) enum Phase {
+    /// It has no name.
+    New,
+    Bound,
+    Listening,
+    Connected,
+}
 
 /// What the options of a socket mean to the stack.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -30,6 +48,8 @@ pub(super) struct Effects {
     pub(super) may_reuse: bool,
     /// `IPV6_V6ONLY`.
     pub(super) is_v6_only: bool,
+    /// For how long a connect waits for its answer, by `TCP_SYNCNT`.
+    pub(super) connect_patience: Duration,
 }
 
 /// The options a program set on one socket, or on the listener it came from.
@@ -46,15 +66,35 @@ impl Options {
         Options { family, own: Vec::new() }
     }
 
+    /// Those a connection has from its listener.
+    pub(super) fn of_a_connection(&self) -> Options {
+        let mut options = self.clone();
+        options.own.retain(|((level, name), _)| !is_the_listeners_alone(*level, *name));
+        options
+    }
+
     fn kernel_socket(&self) -> Result<OwnedFd, Errno> {
         let tcp = Some(ipproto::TCP);
         rustix::net::socket_with(self.family, SocketType::STREAM, SocketFlags::CLOEXEC, tcp)
     }
 
-    /// `setsockopt(2)`.
-    pub(super) fn set(&mut self, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
+    /// `setsockopt(2)` of a socket in this phase.
+    pub(super) fn set(
+        &mut self,
+        phase: Phase,
+        level: i32,
+        name: i32,
+        value: &[u8],
+    ) -> Result<(), Errno> {
         let socket = self.kernel_socket()?;
+        if let Some(before) = self.kept(level, name) {
+            // What it was may count: a linger that is switched off keeps its time.
+            let _ = kernel::set(&socket, level, name, before);
+        }
         kernel::set(&socket, level, name, value)?;
+        if phase > last_phase(level, name, value) {
+            return Err(Errno::INVAL);
+        }
         let mut kept = vec![0; VALUE_BYTES_MAX];
         let bytes = kernel::get(&socket, level, name, &mut kept)?;
         kept.truncate(bytes);
@@ -66,7 +106,11 @@ impl Options {
     /// `getsockopt(2)`, but for what a connection alone knows.
     pub(super) fn get(&self, level: i32, name: i32, value: &mut [u8]) -> Result<usize, Errno> {
         if let Some(kept) = self.kept(level, name) {
-            let bytes = kept.len().min(value.len());
+            let mut bytes = kept.len().min(value.len());
+            if level == libc::IPPROTO_IP && bytes < 4 && kept.len() == 4 && kept[1..] == [0; 3] {
+                // ip(7): a small number fits a byte, where there is no room for more.
+                bytes = bytes.min(1);
+            }
             value[..bytes].copy_from_slice(&kept[..bytes]);
             return Ok(bytes);
         }
@@ -86,6 +130,14 @@ impl Options {
         }
     }
 
+    /// A second for the first SYN, and twice as long for each after it (tcp(7), tcp_syn_retries); never longer than by default.
+    fn connect_patience(&self) -> Duration {
+        let kept = self.kept(libc::IPPROTO_TCP, libc::TCP_SYNCNT).is_some();
+        let retries =
+            if kept { self.number(libc::IPPROTO_TCP, libc::TCP_SYNCNT) } else { SYN_RETRIES };
+        Duration::from_secs((2 << retries.clamp(0, SYN_RETRIES)) - 1)
+    }
+
     /// What they mean.
     pub(super) fn effects(&self) -> Effects {
         let own = |name| self.kept(libc::SOL_SOCKET, name).is_some();
@@ -98,8 +150,35 @@ impl Options {
             may_share_port: flag(libc::SOL_SOCKET, libc::SO_REUSEPORT),
             may_reuse: flag(libc::SOL_SOCKET, libc::SO_REUSEADDR),
             is_v6_only: flag(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY),
+            connect_patience: self.connect_patience(),
         }
     }
+}
+
+/// The last phase in which an option is taken, as Linux has it in `do_tcp_setsockopt` and `do_ipv6_setsockopt`.
+fn last_phase(level: i32, name: i32, value: &[u8]) -> Phase {
+    match (level, name) {
+        (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => Phase::New,
+        (libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP) if value.starts_with(&[0; 4]) => Phase::Bound,
+        (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT) => Phase::Bound,
+        (libc::IPPROTO_TCP, libc::TCP_FASTOPEN | TCP_FASTOPEN_NO_COOKIE) => Phase::Listening,
+        _ => Phase::Connected,
+    }
+}
+
+/// Whether a connection does without an option that its listener has (`inet_csk_clone_lock`, `sk_clone_lock`).
+fn is_the_listeners_alone(level: i32, name: i32) -> bool {
+    matches!(
+        (level, name),
+        (
+            libc::SOL_SOCKET,
+            libc::SO_PRIORITY
+                | libc::SO_TIMESTAMP
+                | libc::SO_TIMESTAMPNS
+                | SO_TIMESTAMP_NEW
+                | SO_TIMESTAMPNS_NEW
+        ) | (libc::IPPROTO_TCP, libc::TCP_FASTOPEN | libc::TCP_FASTOPEN_CONNECT)
+    )
 }
 
 /// Whether a `struct linger` says: on, and no time.

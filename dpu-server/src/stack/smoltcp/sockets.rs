@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::connection::Buffers;
 use super::listener::{Listener, Name};
-use super::options::Options;
+use super::options::{Options, Phase};
 use crate::stack::Key;
 
 /// The ports given out for port 0: Linux' ip_local_port_range.
@@ -27,6 +27,16 @@ pub(super) enum Role {
     Connected(u32),
     /// A connect that failed at once, or a connection that made room for the next of its flow.
     Gone,
+}
+
+impl Role {
+    pub(super) fn phase(&self) -> Phase {
+        match self {
+            Role::Named(None) | Role::Gone => Phase::Bound,
+            Role::Named(Some(_)) => Phase::Listening,
+            Role::Connected(_) => Phase::Connected,
+        }
+    }
 }
 
 /// One socket.
@@ -100,10 +110,15 @@ impl Sockets {
     /// Forgets a socket, and its name.
     pub(super) fn remove(&mut self, key: Key) -> Option<Socket> {
         let socket = self.open.get_mut(key.index())?.take()?;
-        if matches!(socket.role, Role::Named(_)) {
-            self.unname(key, socket.name.address.port());
-        }
+        self.unname(key, socket.name.address.port());
         Some(socket)
+    }
+
+    /// A socket that was bound keeps its port while it connects, and after that failed.
+    pub(super) fn keep_port(&mut self, key: Key) {
+        if let Ok(socket) = self.get(key) {
+            self.ports.entry(socket.name.address.port()).or_default().push(key);
+        }
     }
 
     fn unname(&mut self, key: Key, port: u16) {

@@ -24,7 +24,7 @@ use super::connection::{Connection, Stage};
 use super::device::{OnePacket, capabilities};
 use super::guard::{Verdict, judge};
 use super::link::{Frame, Link};
-use super::listener::HALF_OPEN_MAX;
+use super::listener::{HALF_OPEN_MAX, Name};
 use super::neighbors::Search;
 use super::segment::{Arrival, Flow, Segment, arrival};
 use super::sockets::Sockets;
@@ -157,8 +157,9 @@ impl Tcp {
         } else if segment.syn {
             connection.begins_at(segment.sequence);
         }
+        let state = self.connections[id as usize].socket().state();
         self.feed(now, id, &packet[..length], out);
-        self.touched(now, id, segment.rst);
+        self.touched(now, id, segment.rst.then_some(state));
         true
     }
 
@@ -205,8 +206,9 @@ impl Tcp {
         if !listener.has_room() {
             return;
         }
-        let mut connection =
-            Connection::new(segment.flow, Some(from), Stage::HalfOpen(key), buffers);
+        let Ok(name) = self.sockets.get(key).map(|socket| socket.name) else { return };
+        let stage = Stage::HalfOpen(key);
+        let mut connection = Connection::new(segment.flow, name, Some(from), stage, buffers);
         connection.begins_at(segment.sequence);
         let local = segment.flow.local;
         if connection.socket_mut().listen((local.ip(), local.port())).is_err() {
@@ -218,7 +220,7 @@ impl Tcp {
             listener.begin(id, serial);
         }
         self.feed(now, id, packet, out);
-        self.touched(now, id, false);
+        self.touched(now, id, None);
     }
 
     /// Keeps the half-open connections of a listener within their bound.
@@ -252,6 +254,11 @@ impl Tcp {
         let id = self.connections.insert(connection) as u32;
         self.flows.insert(flow, id);
         id
+    }
+
+    /// Whether a connection has the name (`bind(2)`, EADDRINUSE).
+    pub(super) fn is_in_use(&self, name: &Name) -> bool {
+        self.connections.iter().any(|(_, it)| !it.is_over() && it.name.collides(name))
     }
 
     /// Whether there is such a connection.
@@ -293,17 +300,24 @@ impl Tcp {
         }
     }
 
-    /// Something happened to a connection: whoever is concerned is told, and what is due is noted.
-    pub(super) fn touched(&mut self, now: Duration, id: u32, by_reset: bool) {
+    /// Something happened to a connection: whoever is concerned is told, and what is due is noted. `reset_in`: a reset came,
+    /// and in which state.
+    pub(super) fn touched(&mut self, now: Duration, id: u32, reset_in: Option<State>) {
         self.advance_stage(id);
         let connection = &mut self.connections[id as usize];
         connection.note_fin();
-        if connection.is_over() && connection.error.is_none() && !connection.is_end_told {
-            connection.error = Some(match (by_reset, connection.stage) {
-                (true, Stage::Connecting) => Errno::CONNREFUSED,
-                (true, _) => Errno::CONNRESET,
-                (false, _) => Errno::TIMEDOUT,
-            });
+        if connection.has_bytes_for_nobody() {
+            connection.socket_mut().abort();
+            connection.fail(Errno::CONNRESET);
+        } else if connection.is_over() {
+            match (reset_in, connection.stage) {
+                (Some(_), Stage::Connecting) => connection.fail(Errno::CONNREFUSED),
+                // As Linux has it (tcp_reset): who heard the end before can only be told on writing.
+                (Some(State::CloseWait), _) => connection.fail(Errno::PIPE),
+                (Some(_), _) => connection.fail(Errno::CONNRESET),
+                (None, _) if !connection.is_end_told => connection.fail(Errno::TIMEDOUT),
+                (None, _) => {}
+            }
         }
         if connection.stage == Stage::Orphaned && connection.socket().recv_queue() > 0 {
             // Nobody will ever read it (RFC 9293 §3.10.4; RFC 1122 §4.2.2.13).
@@ -347,13 +361,14 @@ impl Tcp {
         let has_ended = is_gone || connection.is_finished;
         let is_connected = connection.stage == Stage::Connecting
             && (is_gone || connection.socket().state() == State::Established);
-        let is_news = has_ended && !connection.is_end_told;
+        let is_news = has_ended && !connection.is_end_told || is_gone && !connection.is_error_told;
         let readable = unread > connection.told_bytes || is_news;
         let writable = is_connected
             || (connection.is_full && (is_gone || connection.socket().can_send()))
             || (is_news && is_gone);
         connection.told_bytes = unread;
         connection.is_end_told |= has_ended;
+        connection.is_error_told |= is_gone;
         if writable {
             connection.is_full = false;
         }
@@ -430,7 +445,7 @@ impl Tcp {
             while self.iface.poll_egress(instant, &mut device, &mut connection.set)
                 != PollResult::None
             {}
-            self.touched(now, id, false);
+            self.touched(now, id, None);
         }
     }
 
