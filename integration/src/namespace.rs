@@ -69,7 +69,11 @@ impl Namespace {
         let held = enter_new();
         ip(
             "-4",
-            &format!("link set lo up\n{}address add {} dev {INTERFACE}\n", link.commands(), HOST[0]),
+            &format!(
+                "link set lo up\n{}address add {} dev {INTERFACE}\n",
+                link.commands(),
+                HOST[0]
+            ),
         );
         ip("-6", &format!("address add {} dev {INTERFACE} nodad\n", HOST[1]));
         ip("-4", &format!("link set {INTERFACE} up\n"));

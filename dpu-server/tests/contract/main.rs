@@ -5,6 +5,7 @@
 //! | `kernel` | the machine's sockets, one call a send | the kernel's, over the loopback |
 //! | `kernel_in_batches` | the same with an io_uring | the same |
 //! | `smoltcp` | TCP/IP of our own on a TAP device (as root) | the kernel's, at the device's other end |
+//! | `smoltcp_on_xdp` | the same past the kernel's own at the end of a veth pair (as root) | the kernel's, at the pair's other end |
 //! | `memory` | no network; what it can | its own |
 //!
 //! The cases are written once, over [`world::World`]. What a stack does beyond the contract is tested beside it.
@@ -44,6 +45,7 @@ suite! {
         kernel: crate::on_kernel::plain,
         kernel_in_batches: crate::on_kernel::in_batches,
         smoltcp: crate::on_kernel::over_tap,
+        smoltcp_on_xdp: crate::on_kernel::over_veth,
         memory: crate::in_memory::memory
     ] {
         listening::port_zero_is_answered_with_a_port_of_its_own
@@ -73,7 +75,8 @@ suite! {
 suite! {
     [
         kernel_network: crate::on_kernel::plain,
-        smoltcp_network: crate::on_kernel::over_tap
+        smoltcp_network: crate::on_kernel::over_tap,
+        smoltcp_on_xdp_network: crate::on_kernel::over_veth
     ] {
         listening::a_port_is_shared_by_equal_users_only
         listening::two_users_who_may_both_reuse_an_address_meet_at_listen

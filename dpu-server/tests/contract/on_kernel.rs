@@ -1,4 +1,5 @@
-//! Clients and servers on the kernel's sockets: beyond the loopback for the kernel stack, beyond a TAP device for TCP/IP of our own.
+//! Clients and servers on the kernel's sockets: beyond the loopback for the kernel stack, beyond a TAP device or a veth pair for TCP/IP
+//! of our own.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -7,9 +8,11 @@ use std::time::Duration;
 use dpu_server::stack::Stack;
 use dpu_server::stack::kernel::{Kernel, Uring};
 use dpu_server::stack::smoltcp::Smoltcp;
-use mqttshim_integration::namespace::{CARD, HOST, INTERFACE, Namespace};
+use mqttshim_integration::namespace::{CARD, CARD_INTERFACE, HOST, INTERFACE, Link, Namespace};
 use mqttshim_integration::needs;
+use mqttshim_port::Port;
 use mqttshim_port::tap::Tap;
+use mqttshim_port::xdp::Xdp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
@@ -73,14 +76,27 @@ fn over_loopback(uring: Option<Uring>) -> OnKernel<Kernel> {
 
 /// TCP/IP of our own on a TAP device in a network namespace, as root.
 pub(crate) fn over_tap() -> Option<OnKernel<Smoltcp<Tap>>> {
-    let namespace = Namespace::enter()?;
+    let namespace = Namespace::enter(Link::Tap)?;
     let port = Tap::open(INTERFACE).expect("root may");
+    Some(over_port(port, namespace))
+}
+
+/// The same past the kernel's own at the end of a veth pair.
+pub(crate) fn over_veth() -> Option<OnKernel<Smoltcp<Xdp>>> {
+    let namespace = Namespace::enter(Link::Veth)?;
+    let port = Xdp::open(CARD_INTERFACE, &CARD.map(ip), None).expect("root may");
+    Some(over_port(port, namespace))
+}
+
+fn over_port<P: Port>(port: P, namespace: Namespace) -> OnKernel<Smoltcp<P>> {
     let addresses = CARD.map(|text| text.parse().expect("an address")).to_vec();
     let stack = Smoltcp::new(port, addresses, None).expect("an epoll set");
-    let ip = |text: &str| -> IpAddr {
-        text.split('/').next().and_then(|ip| ip.parse().ok()).expect("an address")
-    };
-    Some(OnKernel::new(stack, ip(CARD[0]), HOST.map(ip), Some(namespace)))
+    OnKernel::new(stack, ip(CARD[0]), HOST.map(ip), Some(namespace))
+}
+
+/// The address before the length of its network.
+fn ip(text: &str) -> IpAddr {
+    text.split('/').next().and_then(|ip| ip.parse().ok()).expect("an address")
 }
 
 impl<S: Stack> World for OnKernel<S> {
