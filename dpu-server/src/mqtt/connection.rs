@@ -212,6 +212,9 @@ pub(crate) struct Connection {
     pub(crate) requests: VecDeque<Request>,
     /// Filters in `requests`.
     pub(crate) requested_filters: usize,
+    /// Packet Identifier of the version 3 UNSUBSCRIBE that was answered last, and how often it may be answered again: rumqttd answers
+    /// each of its filters.
+    pub(crate) answered_again: (u16, usize),
     pub(crate) early_requests: Vec<EarlyRequest>,
     /// Bytes of the packets behind `early_requests`. At most what is inspected of one packet.
     pub(crate) early_bytes: usize,
@@ -258,6 +261,7 @@ impl Connection {
             backlog: Barrier::default(),
             requests: VecDeque::new(),
             requested_filters: 0,
+            answered_again: (0, 0),
             early_requests: Vec::new(),
             early_bytes: 0,
         }

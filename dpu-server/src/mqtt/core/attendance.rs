@@ -187,8 +187,12 @@ impl Core {
             !request.is_answered && request.kind == kind && request.packet_id == answer.packet_id
         });
         let Some(request) = request else {
+            let (packet_id, times) = &mut connection.answered_again;
+            let is_again =
+                kind == RequestKind::Unsubscribe && *packet_id == answer.packet_id && *times > 0;
+            *times -= usize::from(is_again);
             // Requests of an opaque connection are not read, and a session that ended has none.
-            let is_expected = connection.is_opaque || connection.session.is_none();
+            let is_expected = is_again || connection.is_opaque || connection.session.is_none();
             return if is_expected { Ok(()) } else { Err(Malformed::Unsolicited) };
         };
         let has_codes = kind == RequestKind::Subscribe || version == Version::V5;
@@ -203,6 +207,9 @@ impl Core {
             return Ok(());
         }
         request.is_answered = true;
+        if !has_codes {
+            connection.answered_again = (answer.packet_id, request.entries.len().saturating_sub(1));
+        }
         for (index, &(id, options)) in request.entries.iter().enumerate() {
             let code = answer.codes.get(index).copied();
             match kind {

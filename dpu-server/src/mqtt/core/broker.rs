@@ -33,10 +33,14 @@ impl Core {
             match piece {
                 Piece::Packet { header, bytes } => {
                     if let Err(error) = self.broker_packet(conn, &header, bytes, now) {
-                        self.forward_to_client(conn, bytes, true);
-                        self.drop_deferred(conn);
+                        // It makes no sense, but it ends where it says: answers to the card's pings are still to be taken out.
+                        let is_mqtt = header.packet_type != PacketType::Connack;
+                        self.forward_to_client(conn, bytes, !is_mqtt);
+                        if !is_mqtt {
+                            self.drop_deferred(conn);
+                            framer.give_up();
+                        }
                         self.turn_opaque(conn, &error);
-                        framer.give_up();
                     }
                 }
                 Piece::Start { header, bytes, is_last } => {

@@ -103,7 +103,7 @@ fn a_broker_that_speaks_something_else_passes_untouched() {
 }
 
 #[test]
-fn an_acknowledgement_of_nothing_is_another_language() {
+fn an_acknowledgement_of_nothing_blinds_the_card_and_leaves_the_stream_readable() {
     for answer in [suback(7, &[0]), unsuback(1)] {
         let mut scene = Scene::new();
         let conn = scene.connect(v311("s"));
@@ -111,7 +111,31 @@ fn an_acknowledgement_of_nothing_is_another_language() {
         scene.broker(conn, &answer);
         assert_eq!(scene.client_gets(conn), answer);
         assert_eq!(scene.core.status().slow_reason, Some(Reason::OpaqueConnection));
+        let rest = [suback(1, &[0]), PINGRESP.to_vec(), publish("t", "1")].concat();
+        scene.broker(conn, rest);
+        let rest = [suback(1, &[0]), publish("t", "1")].concat();
+        assert_eq!(scene.client_gets(conn), rest, "the card asked for the PINGRESP");
     }
+}
+
+#[test]
+fn each_filter_of_an_unsubscribe_may_be_answered_by_itself() {
+    let mut scene = Scene::new();
+    let conn = scene.subscriber("s", "t");
+    scene.subscriber("other", "t");
+    scene.client(conn, unsubscribe(2, &["t", "u"]));
+    scene.broker_gets(conn);
+    for answer in [unsuback(2), unsuback(2)] {
+        scene.broker(conn, &answer);
+        assert_eq!(scene.client_gets(conn), answer);
+    }
+    scene.broker(conn, PINGRESP);
+    scene.assert_quiet(conn);
+    let publisher = scene.connect(v311("p"));
+    scene.card_takes(publisher, publish("t", "1"));
+    scene.assert_quiet(conn);
+    scene.broker(conn, unsuback(2));
+    assert_eq!(scene.core.status().slow_reason, Some(Reason::OpaqueConnection), "one too many");
 }
 
 #[test]
