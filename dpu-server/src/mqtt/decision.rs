@@ -103,8 +103,10 @@ pub enum Reason {
     Probe,
     /// It would have shown that, but copies of it could not be told from something else that is on its way.
     Ambiguous,
-    /// Earlier ones did not show who gets the publisher's messages on the topic, or showed that nobody does. Looked at again later.
+    /// Earlier ones did not show who gets the publisher's messages on the topic. Looked at again later.
     Unproven,
+    /// Earlier ones showed that nobody gets the publisher's messages on the topic: the broker refuses them. Looked at again later.
+    NobodyServed,
     /// The card would have distributed it, and only compares.
     Shadow,
     /// An earlier PUBLISH of this publisher on the topic went to the broker, and may still be on its way.
@@ -113,7 +115,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in order.
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 41] = [
         Self::TrustNotEstablished,
         Self::NotConnected,
         Self::Reauthenticating,
@@ -152,6 +154,7 @@ impl Reason {
         Self::Probe,
         Self::Ambiguous,
         Self::Unproven,
+        Self::NobodyServed,
         Self::Shadow,
         Self::BarrierOut,
     ];
@@ -197,6 +200,7 @@ impl Reason {
             Self::Probe => "probe",
             Self::Ambiguous => "ambiguous",
             Self::Unproven => "unproven",
+            Self::NobodyServed => "nobody_served",
             Self::Shadow => "shadow",
             Self::BarrierOut => "barrier_out",
         }

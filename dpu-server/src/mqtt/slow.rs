@@ -6,8 +6,8 @@
 //! ```
 //!
 //! MQTT promises the order of one publisher's messages on one topic [MQTT-4.6.0-6]; a broker of one thread keeps it across topics
-//! too, and clients that end a list with a message on another topic rely on it. So only a topic that nobody gets lets the
-//! publisher's others pass. And what comes behind a packet the broker refuses never happened: behind one that may be refused,
+//! too, and clients that end a list with a message on another topic rely on it. So only a topic that nobody gets, having not
+//! subscribed or being denied, lets the publisher's others pass. And what comes behind a packet the broker refuses never happened: behind one that may be refused,
 //! such as one larger than any before, everything waits. And a publisher is acknowledged in the order it published
 //! [MQTT-4.6.0-2]: a message with QoS 1 waits for all others with QoS 1.
 //!

@@ -28,7 +28,7 @@ const SLOW: &str = "mqttshim_slow_sessions";
 const BLIND: &str = "mqttshim_blind_spots";
 
 /// What each reason means; others are shown by their label.
-const REASONS: [(&str, &str); 41] = [
+const REASONS: [(&str, &str); 42] = [
     ("all_rules_hold", "distributed by the card"),
     (
         "trust_not_established",
@@ -102,7 +102,7 @@ const REASONS: [(&str, &str); 41] = [
     ("no_match", "nobody the card knows of subscribes to the topic"),
     (
         "maximum_packet_size",
-        "a copy exceeds a subscriber's Maximum Packet Size, and brokers differ in what they do",
+        "a copy exceeds a subscriber's Maximum Packet Size, and brokers differ in what they do; or has QoS 1, and mosquitto may have stopped sending those to a client with such a limit",
     ),
     (
         "subscriber_full",
@@ -118,9 +118,10 @@ const REASONS: [(&str, &str); 41] = [
         "ambiguous",
         "an equal message, or one the card cannot read, was on its way: watching would have proven nothing",
     ),
+    ("unproven", "watching has not shown who gets the messages; tried again later"),
     (
-        "unproven",
-        "watching has not shown who gets the messages, or that nobody does; tried again later",
+        "nobody_served",
+        "the broker was seen to deliver the publisher's messages on the topic to nobody; looked at again later",
     ),
     ("shadow", "decision is \"shadow\": the card would have distributed it"),
     ("barrier_out", "an earlier PUBLISH of the same publisher is still with the broker"),

@@ -166,7 +166,8 @@ impl Core {
             let is_late = self.arrivals.is_some();
             // A broker of one thread keeps a publisher's order across topics too, and its clients see that: only what nobody gets
             // lets the others pass.
-            if reason != Reason::NoMatch || is_qos_news || is_late {
+            let is_for_nobody = matches!(reason, Reason::NoMatch | Reason::NobodyServed);
+            if !is_for_nobody || is_qos_news || is_late {
                 publisher.slow.note_all(after);
             } else {
                 let qos = bytes[0] >> 1 & 0x03;

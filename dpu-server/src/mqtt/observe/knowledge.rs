@@ -52,6 +52,17 @@ struct Permit {
     is_empty: bool,
 }
 
+/// What is known of a message that is to be distributed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Audience {
+    /// Not enough.
+    Unknown,
+    /// Nobody gets it.
+    Nobody,
+    /// Who gets it, and who is left out.
+    Known,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Knowledge {
@@ -69,28 +80,32 @@ pub(crate) struct Knowledge {
 }
 
 impl Knowledge {
-    /// Whether it says who gets a message of this size now. What was proven counts for `ttl`, `None`: until an event.
-    pub(crate) fn covers(
+    /// Who gets a message of this size now. What was proven counts for `ttl`, `None`: until an event.
+    pub(crate) fn audience(
         &mut self,
         publisher: ConnId,
         route: &Route,
         size: Size,
         now: Instant,
         ttl: Option<Duration>,
-    ) -> bool {
+    ) -> Audience {
         let is_fresh = self
             .proven_at
             .is_some_and(|at| ttl.is_none_or(|ttl| now.saturating_duration_since(at) < ttl));
         if !is_fresh || !size.fits(self.size_max) {
-            return false;
+            return Audience::Unknown;
         }
         if self.permit.as_ref().is_none_or(|permit| permit.route != route.changed_at()) {
             self.permit = self.permit_for(publisher, route);
         }
-        self.permit.as_ref().is_some_and(|permit| !permit.is_empty)
+        match &self.permit {
+            None => Audience::Unknown,
+            Some(permit) if permit.is_empty => Audience::Nobody,
+            Some(_) => Audience::Known,
+        }
     }
 
-    /// Targets that get nothing, sorted. To be asked after [`Self::covers`] has said yes.
+    /// Targets that get nothing, sorted. To be asked after [`Self::audience`] has said who is known.
     pub(crate) fn left_out(&self) -> &[ConnId] {
         self.permit.as_ref().map_or(&[], |permit| &permit.left_out)
     }

@@ -46,7 +46,7 @@ pub(crate) use content::Content;
 use digest::Digest;
 use digest::Keys;
 pub(crate) use flights::{Flights, Interference, Says};
-use knowledge::Knowledge;
+use knowledge::{Audience, Knowledge};
 use late::Late;
 pub(crate) use window::{Expected, Message, Outcome, Purpose, Size, Window};
 
@@ -153,12 +153,13 @@ impl Observer {
             });
         };
         let before = known.len();
-        let is_covered = known.covers(publisher, route, size, now, self.ttl);
+        let audience = known.audience(publisher, route, size, now, self.ttl);
         self.verdicts = self.verdicts + known.len() - before;
         match known.may_try(now) {
-            _ if is_covered => Ok(known.left_out()),
+            _ if audience == Audience::Known => Ok(known.left_out()),
             _ if is_watched => Err(Reason::BarrierOut),
             true => Err(Reason::Probe),
+            false if audience == Audience::Nobody => Err(Reason::NobodyServed),
             false => Err(Reason::Unproven),
         }
     }

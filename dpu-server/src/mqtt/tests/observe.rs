@@ -396,7 +396,7 @@ fn a_publisher_nobody_hears_stays_with_the_broker() {
     let mut reasons = Vec::new();
     for number in 0..30 {
         let before = scene.core.counters().clone();
-        scene.client(publisher, publish("t", &number.to_string()));
+        scene.client(publisher, publish("t", &format!("{number:02}")));
         let after = scene.core.counters();
         reasons.push(Reason::ALL.into_iter().find(|&it| after.broker(it) > before.broker(it)));
         if scene.broker_gets(publisher).ends_with(&PINGREQ) {
@@ -406,8 +406,8 @@ fn a_publisher_nobody_hears_stays_with_the_broker() {
     assert_eq!(scene.core.counters().publishes_card, 0);
     // It is looked at less and less often.
     assert_eq!(reasons[0], Some(Reason::Probe));
-    assert_eq!(reasons[29], Some(Reason::Unproven));
-    scene.broker_takes(publisher, Reason::Unproven, publish("t", "x"));
+    assert_eq!(reasons[29], Some(Reason::NobodyServed));
+    scene.broker_takes(publisher, Reason::NobodyServed, publish("t", "x"));
     scene.sleep(Duration::from_secs(60));
     probe(&mut scene, publisher, &publish("t", "y"));
 }

@@ -37,6 +37,28 @@ fn what_comes_behind_a_watched_message_waits_for_the_answer() {
 }
 
 #[test]
+fn a_topic_that_is_denied_to_all_holds_up_no_other_topic_of_its_publisher() {
+    let (mut scene, publisher, both) = plain();
+    scene.subscriber("c", "denied");
+    // Until it is looked at less often.
+    for _ in 0..20 {
+        scene.client(publisher, publish("denied", "1"));
+        if scene.broker_gets(publisher).ends_with(&PINGREQ) {
+            answer(&mut scene, publisher);
+        }
+    }
+    teach(&mut scene, publisher, &both, "t");
+    for payload in ["2", "3", "4"] {
+        scene.broker_takes(publisher, Reason::NobodyServed, publish("denied", payload));
+        scene.card_takes(publisher, publish("t", payload));
+        both.iter().for_each(|&conn| assert_eq!(scene.client_gets(conn), publish("t", payload)));
+    }
+    // Of a larger one it is not known.
+    scene.broker_takes(publisher, Reason::Unproven, publish("denied", "larger"));
+    scene.broker_takes(publisher, Reason::BarrierOut, publish("t", "5"));
+}
+
+#[test]
 fn it_waits_no_longer_than_a_moment() {
     let (mut scene, publisher, both) = plain();
     let packet = publish("t", "probe");
