@@ -44,6 +44,8 @@ pub struct Coverage {
     scenarios: usize,
     publishes: usize,
     eligible: usize,
+    /// Of the eligible, as many as the card distributed: of one scenario's never more than there were.
+    taken: f64,
     reasons: Reasons,
     rows: BTreeMap<Trap, Row>,
 }
@@ -56,6 +58,7 @@ impl Coverage {
         self.eligible += walk.eligible;
         let card = decided.get(BY_CARD).copied().unwrap_or_default();
         let broker = decided.values().sum::<f64>() - card;
+        self.taken += card.min(count(walk.eligible));
         for (reason, count) in decided {
             *self.reasons.entry(reason.clone()).or_default() += count;
         }
@@ -74,11 +77,11 @@ impl Coverage {
         self.reasons.get(BY_CARD).copied().unwrap_or_default()
     }
 
-    /// What share of the PUBLISHes the model calls eligible the card distributed; 1 if there were none.
+    /// What share of the PUBLISHes the model calls eligible the card distributed; 1 if there were none. What it distributed beyond
+    /// them, in races that the model does not judge, does not make up for others.
     #[must_use]
     pub fn share(&self) -> f64 {
-        let eligible = u32::try_from(self.eligible).map_or(f64::MAX, f64::from);
-        if self.eligible == 0 { 1.0 } else { self.by_card() / eligible }
+        if self.eligible == 0 { 1.0 } else { self.taken / count(self.eligible) }
     }
 
     /// Traps that no scenario reached though some should.
@@ -90,16 +93,21 @@ impl Coverage {
     }
 }
 
+fn count(number: usize) -> f64 {
+    u32::try_from(number).map_or(f64::MAX, f64::from)
+}
+
 /// Markdown.
 impl fmt::Display for Coverage {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             out,
-            "{} scenarios, {} PUBLISHes, {} of them eligible; the card distributed {} ({:.0} % of the eligible)\n",
+            "{} scenarios, {} PUBLISHes, {} of them eligible; the card distributed {}, of the eligible {} ({:.0} %)\n",
             self.scenarios,
             self.publishes,
             self.eligible,
             self.by_card(),
+            self.taken,
             100.0 * self.share(),
         )?;
         writeln!(
@@ -157,6 +165,8 @@ mod tests {
         coverage.add(&walk(&[13]), &decided);
         coverage.add(&walk(&[13, 28]), &decided);
         assert!((coverage.share() - 0.75).abs() < 1e-9);
+        coverage.add(&walk(&[]), &Reasons::from([(BY_CARD.to_owned(), 5.0)]));
+        assert!((coverage.share() - 10.0 / 12.0).abs() < 1e-9, "more than the model expects");
         let text = coverage.to_string();
         assert!(text.contains("| 13 | retained messages | 2 | 2 | 6 | 4 | retained 4 |"), "{text}");
         assert!(!coverage.missing().contains(&Trap(28)) && coverage.missing().contains(&Trap(1)));

@@ -9,6 +9,7 @@
 //! the card is made.
 
 mod knowledge;
+mod order;
 mod post;
 mod seat;
 
@@ -21,6 +22,7 @@ use super::terms::{Terms, Variant};
 use super::trap::Trap;
 use crate::mqtt::Version;
 use knowledge::Knowledge;
+use order::Order;
 use seat::Seat;
 
 /// What a scenario comes to.
@@ -44,6 +46,7 @@ pub fn walk(scenario: &Scenario, terms: Terms) -> Walk {
         seats: (0..scenario.clients).map(|_| Seat::default()).collect(),
         policy: Policy::default(),
         known: BTreeMap::new(),
+        orders: BTreeMap::new(),
         walk: Walk::default(),
     };
     if variant.has_mount_point() && terms.brand.is_mosquitto() {
@@ -62,6 +65,8 @@ struct Model {
     variant: Variant,
     /// By publisher, its connection, and topic.
     known: BTreeMap<(usize, usize, String), Knowledge>,
+    /// By publisher and its connection.
+    orders: BTreeMap<(usize, usize), Order>,
     walk: Walk,
 }
 
@@ -101,9 +106,8 @@ impl Model {
         for step in changes {
             self.step(step, group, &[]);
         }
-        // Of other brokers the copies themselves show it.
-        let is_shown_anyway = !self.terms.brand.is_mosquitto();
-        self.seats.iter_mut().for_each(|seat| seat.slow.settle(is_shown_anyway));
+        self.orders.values_mut().for_each(Order::settle);
+        self.seats.iter_mut().for_each(Seat::settle);
     }
 
     fn step(&mut self, step: &Step, group: &Group, changes: &[&Step]) {

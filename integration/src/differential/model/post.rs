@@ -6,7 +6,8 @@ use super::super::policy::Verb;
 use super::super::scenario::{Action, Post, Step};
 use super::super::terms::{Trust, Variant};
 use super::knowledge::{Sight, Subscriber};
-use super::seat::{Seat, Slow, Subscription};
+use super::order::{Order, Passed};
+use super::seat::{Seat, Subscription};
 use super::{Model, is_v5};
 use crate::mqtt::{Message, Version, encode_publish};
 
@@ -24,6 +25,8 @@ impl Model {
             is_takable && !self.is_blind() && !changes.iter().any(|step| touches(step, topic));
         let mut copies = 0;
         let mut route = Vec::new();
+        // Subscriptions of which a copy by the broker is the proof.
+        let mut proofs = Vec::new();
         for reader in 0..self.seats.len() {
             let wanted: Vec<(String, Subscription)> = self.seats[reader]
                 .matching(topic)
@@ -39,18 +42,36 @@ impl Model {
             if seat.is_online && !wanted.iter().all(is_for_itself) {
                 let is_served = self.policy.allows(seat.user, Verb::Read, topic);
                 route.push(((reader, seat.connection, number), is_served));
+                if let [(filter, it)] = &wanted[..]
+                    && is_served
+                    && !seat.is_stalled
+                    && post.message.qos.min(it.options & 3) == 0
+                {
+                    proofs.push((reader, filter.clone()));
+                }
             }
         }
         if copies == 0 {
             self.reach_with_post(26);
         }
+        let is_for_nobody = is_possible && route.is_empty();
         is_possible &= route.iter().any(|(_, is_served)| *is_served);
         let sight = match (is_possible, self.terms.trust) {
             (false, _) => None,
             (true, Trust::Suback) => Some(Sight::Known),
             (true, Trust::Observed) => Some(self.see(client, post, &route)),
         };
-        self.conclude(client, topic, is_takable, sight);
+        let route: Vec<Subscriber> = route.into_iter().map(|(who, _)| who).collect();
+        let passed = match () {
+            () if !is_takable || self.is_blind() => Passed::Unread,
+            () if is_for_nobody => Passed::Nobody,
+            // Of equal messages nobody can tell which has arrived.
+            () if is_possible && !post.is_echo && post.payload_bytes > 0 => Passed::To(&route),
+            () => Passed::Somebody,
+        };
+        if !self.is_the_cards(client, topic, sight, &route, passed) {
+            self.pass(client, post, proofs);
+        }
     }
 
     fn see(&mut self, client: usize, post: &Post, route: &[(Subscriber, bool)]) -> Sight {
@@ -59,19 +80,49 @@ impl Model {
     }
 
     /// Who distributes it, and what that means for what follows. `sight` is `None` where something keeps it from the card.
-    fn conclude(&mut self, client: usize, topic: &str, is_takable: bool, sight: Option<Sight>) {
-        let slow = &mut self.seats[client].slow;
+    fn is_the_cards(
+        &mut self,
+        client: usize,
+        topic: &str,
+        sight: Option<Sight>,
+        route: &[Subscriber],
+        passed: Passed<'_>,
+    ) -> bool {
+        let order = match self.terms.brand.is_mosquitto() {
+            true => Order::by_answers,
+            false => Order::by_copies,
+        };
+        let key = (client, self.seats[client].connection);
+        let order = self.orders.entry(key).or_insert_with(order);
         match sight {
-            Some(Sight::Known) if slow.holds_up(topic) => {
-                slow.note(topic);
+            Some(Sight::Known) if order.holds_up(topic, route) => {
+                order.pass(topic, passed);
                 self.reach_with_post(15);
+                false
             }
-            Some(Sight::Known) => self.walk.eligible += 1,
-            // What comes behind it waits for the answer.
-            Some(Sight::Watched) => *slow = Slow::default(),
-            Some(Sight::New) => slow.note(topic),
-            None if is_takable => slow.note(topic),
-            None => slow.note_all(),
+            Some(Sight::Known) => {
+                self.walk.eligible += 1;
+                true
+            }
+            Some(Sight::Watched) => {
+                order.pass_watched(topic, route);
+                false
+            }
+            Some(Sight::New) | None => {
+                order.pass(topic, passed);
+                false
+            }
+        }
+    }
+
+    /// It goes to the broker, whose copies will prove these subscriptions.
+    fn pass(&mut self, client: usize, post: &Post, proofs: Vec<(usize, String)>) {
+        let topic = &post.message.topic;
+        if self.policy.allows(self.seats[client].user, Verb::Write, topic) {
+            proofs.iter().for_each(|(reader, filter)| self.seats[*reader].prove(filter));
+        }
+        if let Some((alias, true)) = post.alias {
+            self.seats[client].learn(alias, topic);
         }
     }
 
@@ -125,11 +176,14 @@ impl Model {
 
     fn is_takable(&self, client: usize, post: &Post) -> bool {
         let message = &post.message;
-        let has_alias = post.alias.is_some() && is_v5(self.seats[client].version);
+        let seat = &self.seats[client];
+        let is_alias_news =
+            post.alias.is_some_and(|(alias, _)| seat.is_news(alias, &message.topic))
+                && is_v5(seat.version);
         self.takes_qos(message.qos)
             && !post.is_repeated
             && !message.is_retained
-            && !has_alias
+            && !is_alias_news
             && !message.topic.starts_with('$')
             && post.payload_bytes <= INSPECT_BYTES
             && self.policy.allows(self.seats[client].user, Verb::Write, &message.topic)
@@ -153,8 +207,7 @@ impl Model {
         {
             return !is_shared;
         }
-        // MQTT 3.1 cannot refuse a subscription, so its grant proves nothing.
-        let is_proven = seat.version != Some(Version::V31);
+        let is_proven = wanted.iter().all(|(_, it)| it.is_proven);
         let is_plain = |(_, it): &(String, Subscription)| {
             it.options & NO_LOCAL == 0 && it.identifier.is_none()
         };

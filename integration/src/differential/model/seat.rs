@@ -1,6 +1,6 @@
 //! One client: whether it is there, its session, what it asked for.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::super::filter::matches;
 use super::super::record::properties;
@@ -14,40 +14,8 @@ pub(super) struct Subscription {
     pub(super) identifier: Option<u8>,
     /// Its number among all that were ever granted to the client.
     pub(super) number: usize,
-}
-
-/// Topics on which a publisher's next message must not overtake the broker's.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Slow {
-    topics: BTreeSet<String>,
-    is_all: bool,
-    /// The card asks the broker whether it caught up.
-    is_asked: bool,
-}
-
-impl Slow {
-    pub(super) fn note(&mut self, topic: &str) {
-        self.topics.insert(topic.to_owned());
-    }
-
-    /// What the broker may refuse, so that nothing behind it would have happened.
-    pub(super) fn note_all(&mut self) {
-        self.is_all = true;
-    }
-
-    /// Whether a message on `topic` has to wait. The card asks, then.
-    pub(super) fn holds_up(&mut self, topic: &str) -> bool {
-        let is_slow = self.is_all || self.topics.contains(topic);
-        self.is_asked |= is_slow;
-        is_slow
-    }
-
-    /// All is quiet: the answer is there, if it was asked for or needs no asking.
-    pub(super) fn settle(&mut self, is_shown_anyway: bool) {
-        if self.is_asked || is_shown_anyway {
-            *self = Slow::default();
-        }
-    }
+    /// It is known to hold. A SUBACK of MQTT 3.1 cannot refuse and proves nothing; a copy does.
+    pub(super) is_proven: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -60,7 +28,6 @@ pub(super) struct Seat {
     pub(super) has_will: bool,
     pub(super) is_stalled: bool,
     pub(super) is_holding: bool,
-    pub(super) slow: Slow,
     /// The card does not know what the session holds.
     pub(super) is_opaque: bool,
     pub(super) packet_bytes_max: Option<usize>,
@@ -72,6 +39,10 @@ pub(super) struct Seat {
     has_session: bool,
     granted: usize,
     subscriptions: BTreeMap<String, Subscription>,
+    /// Filters that copies on their way will prove.
+    proofs: Vec<String>,
+    /// What the broker knows the aliases of this connection to stand for.
+    aliases: BTreeMap<u8, String>,
 }
 
 impl Seat {
@@ -129,7 +100,9 @@ impl Seat {
                     let options = if is_v5 { *options } else { options & 3 };
                     let identifier = identifier.filter(|_| is_v5);
                     self.granted += 1;
-                    let granted = Subscription { options, identifier, number: self.granted };
+                    let is_proven = self.version != Some(Version::V31);
+                    let number = self.granted;
+                    let granted = Subscription { options, identifier, number, is_proven };
                     self.subscriptions.insert(filter.clone(), granted);
                 }
             }
@@ -142,6 +115,30 @@ impl Seat {
             Action::ReleaseAcks => self.is_holding = false,
             _ => {}
         }
+    }
+
+    /// The broker delivers a copy that only this subscription can be the reason of.
+    pub(super) fn prove(&mut self, filter: &str) {
+        self.proofs.push(filter.to_owned());
+    }
+
+    /// All is quiet.
+    pub(super) fn settle(&mut self) {
+        for filter in std::mem::take(&mut self.proofs) {
+            if let Some(subscription) = self.subscriptions.get_mut(&filter) {
+                subscription.is_proven = true;
+            }
+        }
+    }
+
+    /// Whether the broker would learn something of this alias.
+    pub(super) fn is_news(&self, alias: u8, topic: &str) -> bool {
+        self.aliases.get(&alias).is_none_or(|known| known != topic)
+    }
+
+    /// The broker was told.
+    pub(super) fn learn(&mut self, alias: u8, topic: &str) {
+        self.aliases.insert(alias, topic.to_owned());
     }
 
     pub(super) fn matching(&self, topic: &str) -> impl Iterator<Item = (&str, Subscription)> {
