@@ -1405,6 +1405,16 @@ impl<'a> Socket<'a> {
             .saturating_sub(self.flight_size())
     }
 
+    /// The oldest sequence number sent and not acknowledged: SND.UNA of RFC 9293.
+    pub fn send_unacknowledged(&self) -> TcpSeqNumber {
+        self.local_seq_no
+    }
+
+    /// The next sequence number expected from the remote end: RCV.NXT of RFC 9293.
+    pub fn receive_next(&self) -> TcpSeqNumber {
+        self.remote_seq_no + self.rx_buffer.len()
+    }
+
     /// Return the amount of octets queued in the receive buffer. This value can be larger than
     /// the slice read by the next `recv` or `peek` call because it includes all queued octets,
     /// and not only the octets that may be returned as a contiguous slice.
@@ -1582,7 +1592,13 @@ impl<'a> Socket<'a> {
         }
     }
 
-    pub(crate) fn process(
+    /// Process a segment, and return the segment that answers it at once, if any.
+    ///
+    /// Polling an interface does this for every socket in a set. A caller that finds the
+    /// socket of a segment by itself calls it directly: the segment must be addressed to
+    /// this socket, its checksum must have been verified, and the time of the context must
+    /// be current (see [`Context::set_now`]).
+    pub fn process(
         &mut self,
         cx: &mut Context,
         ip_repr: &IpRepr,
@@ -2430,7 +2446,11 @@ impl<'a> Socket<'a> {
         }
     }
 
-    pub(crate) fn dispatch<F, E>(&mut self, cx: &mut Context, emit: F) -> Result<(), E>
+    /// Let `emit` have the next segment to be sent, if there is one; it is called at most once.
+    ///
+    /// Polling an interface does this for every socket in a set. See also
+    /// [`process`](#method.process).
+    pub fn dispatch<F, E>(&mut self, cx: &mut Context, emit: F) -> Result<(), E>
     where
         F: FnOnce(&mut Context, PacketMeta, (IpRepr, TcpRepr)) -> Result<(), E>,
     {
@@ -2856,8 +2876,9 @@ impl<'a> Socket<'a> {
         Ok(())
     }
 
+    /// Return when `dispatch` is to be called next.
     #[allow(clippy::if_same_then_else)]
-    pub(crate) fn poll_at(&self, cx: &mut Context) -> PollAt {
+    pub fn poll_at(&self, cx: &mut Context) -> PollAt {
         // The logic here mirrors the beginning of dispatch() closely.
         if self.tuple.is_none() {
             // No one to talk to, nothing to transmit.

@@ -832,6 +832,15 @@ impl InterfaceInner {
         self.now
     }
 
+    /// Set the time that sockets see.
+    ///
+    /// Polling an interface sets it. Only whoever drives sockets without polling, by
+    /// [`tcp::Socket::process`](crate::socket::tcp::Socket::process) and
+    /// [`tcp::Socket::dispatch`](crate::socket::tcp::Socket::dispatch), has to.
+    pub fn set_now(&mut self, now: Instant) {
+        self.now = now
+    }
+
     #[cfg(any(feature = "medium-ethernet", feature = "medium-ieee802154"))]
     #[allow(unused)] // unused depending on which sockets are enabled
     pub(crate) fn hardware_addr(&self) -> HardwareAddress {
@@ -872,12 +881,6 @@ impl InterfaceInner {
             #[cfg(feature = "proto-ipv6")]
             IpAddress::Ipv6(addr) => Some(self.get_source_address_ipv6(addr).into()),
         }
-    }
-
-    #[cfg(test)]
-    #[allow(unused)] // unused depending on which sockets are enabled
-    pub(crate) fn set_now(&mut self, now: Instant) {
-        self.now = now
     }
 
     #[cfg(test)]
