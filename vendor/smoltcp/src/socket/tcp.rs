@@ -1398,6 +1398,18 @@ impl<'a> Socket<'a> {
         self.remote_last_seq - self.local_seq_no
     }
 
+    /// The highest SND.NXT there was. After a retransmission time-out `remote_last_seq` begins
+    /// again at the oldest octet. A segment that occupies no sequence space must carry the
+    /// highest number all the same (RFC 9293 3.10.7.4: SEG.SEQ=SND.NXT): to a remote end that has
+    /// these octets it would otherwise be old, and two ends that both timed out would never
+    /// take each other's acknowledgements.
+    fn send_next_ever(&self) -> TcpSeqNumber {
+        match self.rtte.max_seq_sent {
+            Some(max_seq_sent) => max_seq_sent.max(self.remote_last_seq),
+            None => self.remote_last_seq,
+        }
+    }
+
     fn cwnd_remaining(&self) -> usize {
         self.congestion_controller
             .inner()
@@ -1492,7 +1504,7 @@ impl<'a> Socket<'a> {
         // [...] an empty acknowledgment segment containing the current send-sequence number
         // and an acknowledgment indicating the next sequence number expected
         // to be received.
-        reply_repr.seq_number = self.remote_last_seq;
+        reply_repr.seq_number = self.send_next_ever();
         reply_repr.ack_number = Some(self.remote_seq_no + self.rx_buffer.len());
         self.remote_last_ack = reply_repr.ack_number;
 
@@ -2792,6 +2804,10 @@ impl<'a> Socket<'a> {
                 _ => "<unreachable>",
             };
             tcp_trace!("sending {}", flags);
+        }
+
+        if repr.segment_len() == 0 && repr.control != TcpControl::Rst {
+            repr.seq_number = self.send_next_ever();
         }
 
         if repr.control == TcpControl::Syn {
