@@ -1417,6 +1417,24 @@ impl<'a> Socket<'a> {
             .saturating_sub(self.flight_size())
     }
 
+    /// Octets of storage that the receive buffer and the transmit buffer have.
+    pub fn buffer_storage(&self) -> (usize, usize) {
+        (self.rx_buffer.storage_len(), self.tx_buffer.storage_len())
+    }
+
+    /// Give back storage of [growing](crate::storage::RingBuffer::growing) buffers that is longer
+    /// than `keep`, where a buffer holds nothing.
+    #[cfg(feature = "alloc")]
+    pub fn shrink(&mut self, keep: usize) {
+        if self.tx_buffer.is_empty() {
+            self.tx_buffer.shrink(keep);
+        }
+        // Octets beyond a gap lie in the unallocated part.
+        if self.rx_buffer.is_empty() && self.assembler.is_empty() {
+            self.rx_buffer.shrink(keep);
+        }
+    }
+
     /// The oldest sequence number sent and not acknowledged: SND.UNA of RFC 9293.
     pub fn send_unacknowledged(&self) -> TcpSeqNumber {
         self.local_seq_no

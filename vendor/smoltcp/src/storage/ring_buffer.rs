@@ -2,6 +2,8 @@
 // these functions may have side effects, and it's implemented by [RFC 1940].
 // [RFC 1940]: https://github.com/rust-lang/rust/issues/43302
 
+#[cfg(feature = "alloc")]
+use alloc::vec::Vec;
 use core::cmp;
 use managed::ManagedSlice;
 
@@ -23,12 +25,21 @@ use super::{Empty, Full};
 ///
 /// This implementation is suitable for both simple uses such as a FIFO queue
 /// of UDP packets, and advanced ones such as a TCP reassembly buffer.
+///
+/// A [growing](#method.growing) ring buffer takes its storage from the heap as slices are
+/// put into it, and gives it back when it is told to [shrink](#method.shrink).
 #[derive(Debug)]
 pub struct RingBuffer<'a, T: 'a> {
     storage: ManagedSlice<'a, T>,
     read_at: usize,
     length: usize,
+    /// Elements it can hold. The storage may be shorter, and grows up to here.
+    capacity: usize,
 }
+
+/// The shortest storage that a growing ring buffer takes from the heap.
+#[cfg(feature = "alloc")]
+const STORAGE_MIN: usize = 256;
 
 impl<'a, T: 'a> RingBuffer<'a, T> {
     /// Create a ring buffer with the given storage.
@@ -38,11 +49,80 @@ impl<'a, T: 'a> RingBuffer<'a, T> {
     where
         S: Into<ManagedSlice<'a, T>>,
     {
+        let storage = storage.into();
         RingBuffer {
-            storage: storage.into(),
+            capacity: storage.len(),
+            storage,
             read_at: 0,
             length: 0,
         }
+    }
+
+    /// Create a ring buffer of the given capacity without any storage yet.
+    ///
+    /// [`enqueue_slice`](#method.enqueue_slice) and
+    /// [`write_unallocated`](#method.write_unallocated) make its storage grow, each time to a
+    /// power of two at least; the other methods use what there is.
+    #[cfg(feature = "alloc")]
+    pub fn growing(capacity: usize) -> RingBuffer<'a, T> {
+        RingBuffer {
+            storage: ManagedSlice::Owned(Vec::new()),
+            read_at: 0,
+            length: 0,
+            capacity,
+        }
+    }
+
+    /// Return the number of elements there is storage for.
+    pub fn storage_len(&self) -> usize {
+        self.storage.len()
+    }
+
+    /// Give back the storage if it is longer than `keep`, and if the ring buffer is a growing one.
+    ///
+    /// Everything in it is lost, also what was written to its unallocated part.
+    #[cfg(feature = "alloc")]
+    pub fn shrink(&mut self, keep: usize) {
+        if self.storage.len() > keep
+            && let ManagedSlice::Owned(storage) = &mut self.storage
+        {
+            *storage = Vec::new();
+            self.clear();
+        }
+    }
+
+    /// Make sure that there is storage for the first `count` elements from the oldest on,
+    /// as far as the capacity goes. Elements keep their distance from the oldest one.
+    #[inline]
+    fn reserve(&mut self, count: usize, filler: &[T])
+    where
+        T: Copy,
+    {
+        #[cfg(feature = "alloc")]
+        if count > self.storage.len()
+            && self.storage.len() < self.capacity
+            && let Some(filler) = filler.first()
+        {
+            self.grow(count, *filler);
+        }
+        #[cfg(not(feature = "alloc"))]
+        let _ = (count, filler);
+    }
+
+    #[cfg(feature = "alloc")]
+    #[cold]
+    fn grow(&mut self, count: usize, filler: T)
+    where
+        T: Copy,
+    {
+        let count = count.next_power_of_two().max(STORAGE_MIN);
+        let count = cmp::min(count, self.capacity);
+        let mut storage = Vec::with_capacity(count);
+        storage.extend_from_slice(&self.storage[self.read_at..]);
+        storage.extend_from_slice(&self.storage[..self.read_at]);
+        storage.resize(count, filler);
+        self.storage = ManagedSlice::Owned(storage);
+        self.read_at = 0;
     }
 
     /// Clear the ring buffer.
@@ -53,7 +133,7 @@ impl<'a, T: 'a> RingBuffer<'a, T> {
 
     /// Return the maximum number of elements in the ring buffer.
     pub fn capacity(&self) -> usize {
-        self.storage.len()
+        self.capacity
     }
 
     /// Clear the ring buffer, and reset every element.
@@ -80,7 +160,8 @@ impl<'a, T: 'a> RingBuffer<'a, T> {
     /// Return the largest number of elements that can be added to the buffer
     /// without wrapping around (i.e. in a single `enqueue_many` call).
     pub fn contiguous_window(&self) -> usize {
-        cmp::min(self.window(), self.capacity() - self.get_idx(self.length))
+        let unused = self.storage.len() - self.length;
+        cmp::min(unused, self.storage.len() - self.get_idx(self.length))
     }
 
     /// Query whether the buffer is empty.
@@ -93,21 +174,26 @@ impl<'a, T: 'a> RingBuffer<'a, T> {
         self.window() == 0
     }
 
-    /// Shorthand for `(self.read + idx) % self.capacity()` with an
-    /// additional check to ensure that the capacity is not zero.
+    /// Shorthand for `(self.read + idx) % self.storage.len()` with an
+    /// additional check to ensure that the storage is not empty. No division where `idx` is at
+    /// most once round.
+    #[inline]
     fn get_idx(&self, idx: usize) -> usize {
-        let len = self.capacity();
-        if len > 0 {
-            (self.read_at + idx) % len
+        let len = self.storage.len();
+        let at = self.read_at + idx;
+        if at < len {
+            at
+        } else if len > 0 {
+            at % len
         } else {
             0
         }
     }
 
-    /// Shorthand for `(self.read + idx) % self.capacity()` with no
-    /// additional checks to ensure the capacity is not zero.
+    /// Shorthand for `(self.read + idx) % self.storage.len()` with no
+    /// additional checks to ensure that the storage is not empty.
     fn get_idx_unchecked(&self, idx: usize) -> usize {
-        (self.read_at + idx) % self.capacity()
+        (self.read_at + idx) % self.storage.len()
     }
 }
 
@@ -120,7 +206,7 @@ impl<'a, T: 'a> RingBuffer<'a, T> {
     where
         F: FnOnce(&'b mut T) -> Result<R, E>,
     {
-        if self.is_full() {
+        if self.length == self.storage.len() {
             return Err(Full);
         }
 
@@ -217,11 +303,15 @@ impl<'a, T: 'a> RingBuffer<'a, T> {
     where
         T: Copy,
     {
+        self.reserve(self.length + data.len(), data);
         let (size_1, data) = self.enqueue_many_with(|buf| {
             let size = cmp::min(buf.len(), data.len());
             buf[..size].copy_from_slice(&data[..size]);
             (size, &data[size..])
         });
+        if data.is_empty() {
+            return size_1;
+        }
         let (size_2, ()) = self.enqueue_many_with(|buf| {
             let size = cmp::min(buf.len(), data.len());
             buf[..size].copy_from_slice(&data[..size]);
@@ -240,14 +330,14 @@ impl<'a, T: 'a> RingBuffer<'a, T> {
     where
         F: FnOnce(&'b mut [T]) -> (usize, R),
     {
-        let capacity = self.capacity();
-        let max_size = cmp::min(self.len(), capacity - self.read_at);
+        let until_end = self.storage.len() - self.read_at;
+        let max_size = cmp::min(self.len(), until_end);
         let (size, result) = f(&mut self.storage[self.read_at..self.read_at + max_size]);
         assert!(size <= max_size);
-        self.read_at = if capacity > 0 {
-            (self.read_at + size) % capacity
-        } else {
+        self.read_at = if size == until_end {
             0
+        } else {
+            self.read_at + size
         };
         self.length -= size;
         (size, result)
@@ -297,16 +387,17 @@ impl<'a, T: 'a> RingBuffer<'a, T> {
     pub fn get_unallocated(&mut self, offset: usize, mut size: usize) -> &mut [T] {
         let start_at = self.get_idx(self.length + offset);
         // We can't access past the end of unallocated data.
-        if offset > self.window() {
+        let unused = self.storage.len() - self.length;
+        if offset > unused {
             return &mut [];
         }
         // We can't enqueue more than there is free space.
-        let clamped_window = self.window() - offset;
+        let clamped_window = unused - offset;
         if size > clamped_window {
             size = clamped_window
         }
         // We can't contiguously enqueue past the end of the storage.
-        let until_end = self.capacity() - start_at;
+        let until_end = self.storage.len() - start_at;
         if size > until_end {
             size = until_end
         }
@@ -322,6 +413,7 @@ impl<'a, T: 'a> RingBuffer<'a, T> {
     where
         T: Copy,
     {
+        self.reserve(self.length + offset + data.len(), data);
         let (size_1, offset, data) = {
             let slice = self.get_unallocated(offset, data.len());
             let slice_len = slice.len();
@@ -342,7 +434,7 @@ impl<'a, T: 'a> RingBuffer<'a, T> {
     /// # Panics
     /// Panics if the number of elements given exceeds the number of unallocated elements.
     pub fn enqueue_unallocated(&mut self, count: usize) {
-        assert!(count <= self.window());
+        assert!(count <= self.storage.len() - self.length);
         self.length += count;
     }
 
@@ -361,7 +453,7 @@ impl<'a, T: 'a> RingBuffer<'a, T> {
             size = clamped_length
         }
         // We can't contiguously dequeue past the end of the storage.
-        let until_end = self.capacity() - start_at;
+        let until_end = self.storage.len() - start_at;
         if size > until_end {
             size = until_end
         }
@@ -410,6 +502,48 @@ impl<'a, T: 'a> From<ManagedSlice<'a, T>> for RingBuffer<'a, T> {
 #[cfg(test)]
 mod test {
     use super::*;
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn test_growing_takes_storage_as_it_fills() {
+        let mut ring = RingBuffer::growing(1000);
+        assert_eq!((ring.capacity(), ring.storage_len()), (1000, 0));
+        assert_eq!((ring.window(), ring.contiguous_window()), (1000, 0));
+        assert_eq!(ring.get_allocated(0, 10), b"");
+        assert_eq!(ring.dequeue_slice(&mut [0; 10]), 0);
+        assert_eq!(ring.enqueue_slice(&[1; 10]), 10);
+        assert_eq!(ring.storage_len(), STORAGE_MIN);
+        assert_eq!(ring.enqueue_slice(&[2; 2000]), 990);
+        assert_eq!((ring.len(), ring.storage_len()), (1000, 1000));
+        let mut out = [0; 1000];
+        assert_eq!(ring.dequeue_slice(&mut out), 1000);
+        assert_eq!(out[..10], [1; 10]);
+        assert_eq!(out[10..], [2; 990]);
+        ring.shrink(1000);
+        assert_eq!(ring.storage_len(), 1000);
+        ring.shrink(STORAGE_MIN);
+        assert_eq!((ring.capacity(), ring.storage_len()), (1000, 0));
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn test_growing_keeps_what_lies_round_the_end_and_beyond_a_gap() {
+        let mut ring = RingBuffer::growing(1000);
+        assert_eq!(ring.enqueue_slice(&[1; 200]), 200);
+        ring.dequeue_allocated(190);
+        assert_eq!(ring.enqueue_slice(&[2; 100]), 100);
+        // The last octets lie at the beginning of the storage, and more come after a gap of 10.
+        assert_eq!(ring.write_unallocated(10, &[4; 20]), 20);
+        assert_eq!(ring.storage_len(), STORAGE_MIN);
+        assert_eq!(ring.write_unallocated(30, &[5; 500]), 500);
+        assert_eq!(ring.write_unallocated(0, &[3; 10]), 10);
+        ring.enqueue_unallocated(530);
+        let mut out = [0; 640];
+        assert_eq!(ring.dequeue_slice(&mut out), 640);
+        let expected = [(1, 10), (2, 100), (3, 10), (4, 20), (5, 500)];
+        let expected = expected.iter().flat_map(|&(byte, count)| std::iter::repeat_n(byte, count));
+        assert!(out.iter().copied().eq(expected));
+    }
 
     #[test]
     fn test_buffer_length_changes() {
