@@ -486,6 +486,8 @@ pub struct Socket<'a> {
     listen_endpoint: IpListenEndpoint,
     /// Current 4-tuple (local and remote endpoints).
     tuple: Option<Tuple>,
+    /// The initial sequence number to use, if the caller chose one.
+    initial_seq_no: Option<TcpSeqNumber>,
     /// The sequence number corresponding to the beginning of the transmit buffer.
     /// I.e. an ACK(local_seq_no+n) packet removes n bytes from the transmit buffer.
     local_seq_no: TcpSeqNumber,
@@ -599,6 +601,7 @@ impl<'a> Socket<'a> {
             hop_limit: None,
             listen_endpoint: IpListenEndpoint::default(),
             tuple: None,
+            initial_seq_no: None,
             local_seq_no: TcpSeqNumber::default(),
             remote_seq_no: TcpSeqNumber::default(),
             remote_last_seq: TcpSeqNumber::default(),
@@ -782,6 +785,19 @@ impl<'a> Socket<'a> {
         let last_win_adjusted = last_ack + last_win - next_ack;
 
         Some(u16::try_from(last_win_adjusted >> self.remote_win_shift).unwrap_or(u16::MAX))
+    }
+
+    /// Set the initial sequence number of connections to come, for example one that follows from
+    /// the time, the endpoints and a secret (RFC 6528). By default it is random.
+    pub fn set_initial_seq_no(&mut self, number: Option<TcpSeqNumber>) {
+        self.initial_seq_no = number
+    }
+
+    fn initial_seq_no(&self, cx: &mut Context) -> TcpSeqNumber {
+        match self.initial_seq_no {
+            Some(number) => number,
+            None => Self::random_seq_no(cx),
+        }
     }
 
     /// Set the timeout duration.
@@ -1060,7 +1076,7 @@ impl<'a> Socket<'a> {
         });
         self.set_state(State::SynSent);
 
-        let seq = Self::random_seq_no(cx);
+        let seq = self.initial_seq_no(cx);
         self.local_seq_no = seq;
         self.remote_last_seq = seq;
         Ok(())
@@ -1592,7 +1608,8 @@ impl<'a> Socket<'a> {
         Some(self.ack_reply(ip_repr, repr))
     }
 
-    pub(crate) fn accepts(&self, _cx: &mut Context, ip_repr: &IpRepr, repr: &TcpRepr) -> bool {
+    /// Return whether a segment is for this socket.
+    pub fn accepts(&self, _cx: &mut Context, ip_repr: &IpRepr, repr: &TcpRepr) -> bool {
         if self.state == State::Closed {
             return false;
         }
@@ -1962,7 +1979,7 @@ impl<'a> Socket<'a> {
                     local: IpEndpoint::new(ip_repr.dst_addr(), repr.dst_port),
                     remote: IpEndpoint::new(ip_repr.src_addr(), repr.src_port),
                 });
-                self.local_seq_no = Self::random_seq_no(cx);
+                self.local_seq_no = self.initial_seq_no(cx);
                 self.remote_seq_no = repr.seq_number + 1;
                 self.remote_last_seq = self.local_seq_no;
                 self.remote_has_sack = repr.sack_permitted;
