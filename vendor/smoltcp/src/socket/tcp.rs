@@ -479,6 +479,8 @@ pub struct Socket<'a> {
     timeout: Option<Duration>,
     /// Interval at which keep-alive packets will be sent.
     keep_alive: Option<Duration>,
+    /// Silence before the first keep-alive packet, if that is not the interval between two.
+    keep_alive_idle: Option<Duration>,
     /// The time-to-live (IPv4) or hop limit (IPv6) value used in outgoing packets.
     hop_limit: Option<u8>,
     /// Address passed to listen(). Listen address is set when listen() is called and
@@ -598,6 +600,7 @@ impl<'a> Socket<'a> {
             rx_fin_received: false,
             timeout: None,
             keep_alive: None,
+            keep_alive_idle: None,
             hop_limit: None,
             listen_endpoint: IpListenEndpoint::default(),
             tuple: None,
@@ -859,11 +862,35 @@ impl<'a> Socket<'a> {
     /// to these error conditions.
     pub fn set_keep_alive(&mut self, interval: Option<Duration>) {
         self.keep_alive = interval;
+        self.keep_alive_idle = None;
         if self.keep_alive.is_some() {
             // If the connection is idle and we've just set the option, it would not take effect
             // until the next packet, unless we wind up the timer explicitly.
             self.timer.set_keep_alive();
         }
+    }
+
+    /// Set the keep-alive interval, and how long the connection must be silent before the first
+    /// keep-alive packet, counted from `now`: `TCP_KEEPIDLE` and `TCP_KEEPINTVL` of other systems.
+    ///
+    /// A [timeout](#method.set_timeout) of the one and some of the other ends a connection after
+    /// as many keep-alive packets without an answer.
+    pub fn set_keep_alive_after(
+        &mut self,
+        now: Instant,
+        idle: Option<Duration>,
+        interval: Option<Duration>,
+    ) {
+        self.keep_alive = interval;
+        self.keep_alive_idle = idle;
+        if self.timer.is_idle() {
+            self.timer.set_for_idle(now, self.silence_allowed());
+        }
+    }
+
+    /// How long an idle connection may be silent before a keep-alive packet.
+    fn silence_allowed(&self) -> Option<Duration> {
+        self.keep_alive_idle.or(self.keep_alive)
     }
 
     /// Return the time-to-live (IPv4) or hop limit (IPv6) value used in outgoing packets.
@@ -1993,7 +2020,7 @@ impl<'a> Socket<'a> {
                     self.tsval_generator = None;
                 }
                 self.set_state(State::SynReceived);
-                self.timer.set_for_idle(cx.now(), self.keep_alive);
+                self.timer.set_for_idle(cx.now(), self.silence_allowed());
             }
 
             // ACK packets in the SYN-RECEIVED state change it to ESTABLISHED.
@@ -2238,7 +2265,7 @@ impl<'a> Socket<'a> {
             Timer::Retransmit { .. } | Timer::FastRetransmit => {
                 if ack_all {
                     // RFC 6298: (5.2) ACK of all outstanding data turn off the retransmit timer.
-                    self.timer.set_for_idle(cx.now(), self.keep_alive);
+                    self.timer.set_for_idle(cx.now(), self.silence_allowed());
                 } else if ack_len > 0 {
                     // (5.3) ACK of new data in ESTABLISHED state restart the retransmit timer.
                     let rto = self.rtte.retransmission_timeout();
@@ -2247,7 +2274,7 @@ impl<'a> Socket<'a> {
             }
             Timer::Idle { .. } => {
                 // any packet on idle refresh the keepalive timer.
-                self.timer.set_for_idle(cx.now(), self.keep_alive);
+                self.timer.set_for_idle(cx.now(), self.silence_allowed());
             }
             _ => {}
         }
@@ -2263,7 +2290,7 @@ impl<'a> Socket<'a> {
         }
         if self.remote_win_len != 0 && self.timer.is_zero_window_probe() {
             tcp_trace!("stopping zero-window-probe timer");
-            self.timer.set_for_idle(cx.now(), self.keep_alive);
+            self.timer.set_for_idle(cx.now(), self.silence_allowed());
         }
 
         let payload_len = payload.len();
@@ -2573,7 +2600,7 @@ impl<'a> Socket<'a> {
             // now for whatever reason (like zero window), this avoids an
             // infinite polling loop where `poll_at` returns `Now` but `dispatch`
             // can't actually do anything.
-            self.timer.set_for_idle(cx.now(), self.keep_alive);
+            self.timer.set_for_idle(cx.now(), self.silence_allowed());
 
             // Inform RTTE, so that it can avoid bogus measurements.
             self.rtte.on_retransmit();
@@ -2863,7 +2890,12 @@ impl<'a> Socket<'a> {
 
         // We've sent something, whether useful data or a keep-alive packet, so rewind
         // the keep-alive timer.
-        self.timer.rewind_keep_alive(cx.now(), self.keep_alive);
+        let silence = if is_keep_alive {
+            self.keep_alive
+        } else {
+            self.silence_allowed()
+        };
+        self.timer.rewind_keep_alive(cx.now(), silence);
 
         // Reset delayed-ack timer
         match self.ack_delay_timer {
@@ -8834,6 +8866,36 @@ mod test {
                 ..RECV_TEMPL
             })
         );
+    }
+
+    #[test]
+    fn test_keep_alive_after_a_longer_silence() {
+        let mut s = socket_established();
+        let (idle, interval) = (Duration::from_millis(1000), Duration::from_millis(100));
+        s.set_keep_alive_after(Instant::from_millis(0), Some(idle), Some(interval));
+        recv_nothing!(s, time 999);
+        for time in [1000, 1100, 1200] {
+            recv_nothing!(s, time time - 1);
+            recv!(s, time time, Ok(TcpRepr {
+                seq_number: LOCAL_SEQ,
+                ack_number: Some(REMOTE_SEQ + 1),
+                payload: b"\x00",
+                ..RECV_TEMPL
+            }), exact);
+        }
+        // An answer begins the long silence anew.
+        send!(s, time 1250, TcpRepr {
+            seq_number: REMOTE_SEQ + 1,
+            ack_number: Some(LOCAL_SEQ + 1),
+            ..SEND_TEMPL
+        });
+        recv_nothing!(s, time 2249);
+        recv!(s, time 2250, Ok(TcpRepr {
+            seq_number: LOCAL_SEQ,
+            ack_number: Some(REMOTE_SEQ + 1),
+            payload: b"\x00",
+            ..RECV_TEMPL
+        }), exact);
     }
 
     #[test]
