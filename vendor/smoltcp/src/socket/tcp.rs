@@ -527,6 +527,11 @@ pub struct Socket<'a> {
     local_rx_dup_acks: u8,
     /// If a fast retransmit needs to occur
     pending_fast_retransmit: bool,
+    /// Where the last loss, found by duplicate ACKs or by a time-out, is repaired: the highest
+    /// sequence number sent by then (RFC 6582).
+    recover: Option<TcpSeqNumber>,
+    /// A loss found by duplicate ACKs is not yet repaired.
+    in_fast_recovery: bool,
 
     /// Duration for Delayed ACK. If None no ACKs will be delayed.
     ack_delay: Option<Duration>,
@@ -620,6 +625,8 @@ impl<'a> Socket<'a> {
             local_rx_last_seq: None,
             local_rx_dup_acks: 0,
             pending_fast_retransmit: false,
+            recover: None,
+            in_fast_recovery: false,
             ack_delay: Some(ACK_DELAY_DEFAULT),
             ack_delay_timer: AckDelayTimer::Idle,
             challenge_ack_timer: Instant::from_secs(0),
@@ -1454,9 +1461,16 @@ impl<'a> Socket<'a> {
     }
 
     fn cwnd_remaining(&self) -> usize {
-        self.congestion_controller
-            .inner()
-            .window()
+        // Each of the first two duplicate ACKs tells of a segment that has left the network, and
+        // lets another one in (RFC 3042, limited transmit).
+        let limited_transmit = if self.in_fast_recovery {
+            0
+        } else {
+            usize::from(self.local_rx_dup_acks.min(2)) * self.remote_mss
+        };
+        let window = self.congestion_controller.inner().window();
+        window
+            .saturating_add(limited_transmit)
             .saturating_sub(self.flight_size())
     }
 
@@ -2206,7 +2220,12 @@ impl<'a> Socket<'a> {
                         }
                     );
 
-                    if self.local_rx_dup_acks == 3 {
+                    // Duplicate ACKs of what an earlier loss made us send again tell of no loss
+                    // (RFC 6582 3.2 step 1).
+                    let is_news = self.recover.is_none_or(|recover| ack_number >= recover);
+                    if self.local_rx_dup_acks == 3 && is_news {
+                        self.recover = Some(self.send_next_ever());
+                        self.in_fast_recovery = true;
                         self.timer.set_for_fast_retransmit();
                         net_debug!("started fast retransmit");
                     }
@@ -2231,13 +2250,24 @@ impl<'a> Socket<'a> {
 
                     // Notify of fresh ACK
                     self.rtte.on_ack(cx.now(), ack_number);
-                    let new_flight_size = self.flight_size().saturating_sub(ack_len);
-                    self.congestion_controller.inner_mut().on_ack(
-                        cx.now(),
-                        ack_len,
-                        new_flight_size,
-                        &self.rtte,
-                    );
+                    let is_repaired = self.recover.is_none_or(|recover| ack_number >= recover);
+                    if self.in_fast_recovery && ack_len > 0 && !is_repaired {
+                        // A partial ACK: what it stops at is lost too (RFC 6582 3.2 step 3).
+                        net_debug!("partial ACK, retransmitting the next hole");
+                        self.pending_fast_retransmit = true;
+                        self.congestion_controller
+                            .inner_mut()
+                            .on_partial_ack(cx.now(), ack_len);
+                    } else {
+                        self.in_fast_recovery &= !is_repaired;
+                        let new_flight_size = self.flight_size().saturating_sub(ack_len);
+                        self.congestion_controller.inner_mut().on_ack(
+                            cx.now(),
+                            ack_len,
+                            new_flight_size,
+                            &self.rtte,
+                        );
+                    }
                 }
             };
 
@@ -2583,6 +2613,11 @@ impl<'a> Socket<'a> {
 
                 // Inform RTTE, so that it can can handle RTO backoff
                 self.rtte.on_rto();
+
+                // A time-out ends fast recovery (RFC 6582 3.2 step 4).
+                self.in_fast_recovery = false;
+                self.pending_fast_retransmit = false;
+                self.recover = Some(self.send_next_ever());
             } else {
                 // If a fast rentrasmit timer expired, we should resend only the earliest unAcked segment
                 net_debug!("retransmitting for fast-retransmit");
@@ -2593,7 +2628,12 @@ impl<'a> Socket<'a> {
                     .inner_mut()
                     .on_loss(cx.now(), in_flight);
 
-                self.pending_fast_retransmit = true;
+                if self.tx_buffer.is_empty() {
+                    // The earliest unacknowledged segment is a SYN or a FIN without data.
+                    self.remote_last_seq = self.local_seq_no;
+                } else {
+                    self.pending_fast_retransmit = true;
+                }
             }
 
             // Clear the `should_retransmit` state. If we can't retransmit right
@@ -7125,6 +7165,86 @@ mod test {
             ack_number: Some(LOCAL_SEQ + 1 + (3 * 5)),
             ..SEND_TEMPL
         });
+    }
+
+    #[test]
+    fn test_fast_retransmit_of_a_fin_alone() {
+        let mut s = socket_fin_wait_1();
+        recv!(s, time 0, Ok(TcpRepr {
+            control: TcpControl::Fin,
+            seq_number: LOCAL_SEQ + 1,
+            ack_number: Some(REMOTE_SEQ + 1),
+            ..RECV_TEMPL
+        }));
+        for time in 1..=4 {
+            send!(s, time time, TcpRepr {
+                seq_number: REMOTE_SEQ + 1,
+                ack_number: Some(LOCAL_SEQ + 1),
+                ..SEND_TEMPL
+            });
+        }
+        recv!(s, time 5, Ok(TcpRepr {
+            control: TcpControl::Fin,
+            seq_number: LOCAL_SEQ + 1,
+            ack_number: Some(REMOTE_SEQ + 1),
+            ..RECV_TEMPL
+        }));
+        // And again by time, if that is lost too.
+        recv!(s, time 2000, Ok(TcpRepr {
+            control: TcpControl::Fin,
+            seq_number: LOCAL_SEQ + 1,
+            ack_number: Some(REMOTE_SEQ + 1),
+            ..RECV_TEMPL
+        }));
+    }
+
+    #[test]
+    fn test_partial_ack_retransmits_the_next_hole() {
+        let mut s = socket_established();
+        s.remote_mss = 6;
+        s.remote_win_len = 100;
+        s.send_slice(b"aaaaaabbbbbbccccccddddddeeeeee").unwrap();
+        for index in 0..5 {
+            recv!(s, time 1000, Ok(TcpRepr {
+                seq_number: LOCAL_SEQ + 1 + 6 * index,
+                ack_number: Some(REMOTE_SEQ + 1),
+                payload: &b"aaaaaabbbbbbccccccddddddeeeeee"[6 * index..][..6],
+                ..RECV_TEMPL
+            }));
+        }
+        // The first and the third are lost.
+        for time in 0..4 {
+            send!(s, time 1050 + time, TcpRepr {
+                seq_number: REMOTE_SEQ + 1,
+                ack_number: Some(LOCAL_SEQ + 1),
+                ..SEND_TEMPL
+            });
+        }
+        recv!(s, time 1060, Ok(TcpRepr {
+            seq_number: LOCAL_SEQ + 1,
+            ack_number: Some(REMOTE_SEQ + 1),
+            payload: &b"aaaaaa"[..],
+            ..RECV_TEMPL
+        }));
+        recv_nothing!(s, time 1061);
+        send!(s, time 1070, TcpRepr {
+            seq_number: REMOTE_SEQ + 1,
+            ack_number: Some(LOCAL_SEQ + 1 + 12),
+            ..SEND_TEMPL
+        });
+        recv!(s, time 1071, Ok(TcpRepr {
+            seq_number: LOCAL_SEQ + 1 + 12,
+            ack_number: Some(REMOTE_SEQ + 1),
+            payload: &b"cccccc"[..],
+            ..RECV_TEMPL
+        }));
+        send!(s, time 1080, TcpRepr {
+            seq_number: REMOTE_SEQ + 1,
+            ack_number: Some(LOCAL_SEQ + 1 + 30),
+            ..SEND_TEMPL
+        });
+        recv_nothing!(s, time 1081);
+        assert!(!s.in_fast_recovery);
     }
 
     #[test]

@@ -20,6 +20,9 @@ pub(super) trait Controller {
 
     fn on_ack(&mut self, now: Instant, len: usize, in_flight: usize, rtt: &RttEstimator) {}
 
+    /// Fired on an ack of new data that does not yet end fast recovery.
+    fn on_partial_ack(&mut self, now: Instant, len: usize) {}
+
     /// Fired on each duplicate ack received, after `on_loss` has been called.
     fn on_dup_ack(&mut self, now: Instant, len: usize, in_flight: usize) {}
 

@@ -67,6 +67,13 @@ impl Controller for Reno {
         self.cwnd = self.cwnd.saturating_add(inc).min(self.rwnd).max(self.mss);
     }
 
+    fn on_partial_ack(&mut self, _now: Instant, len: usize) {
+        // RFC 6582 3.2 step 3: what was acknowledged has left the network, and what is sent again
+        // takes the place of one segment.
+        let sent_again = if len >= self.mss { self.mss } else { 0 };
+        self.cwnd = (self.cwnd.saturating_sub(len) + sent_again).max(self.mss);
+    }
+
     fn on_dup_ack(&mut self, _now: Instant, len: usize, _in_flight: usize) {
         if self.in_fast_recovery {
             self.cwnd = self.cwnd.saturating_add(len).min(self.rwnd).max(self.mss);
@@ -101,6 +108,8 @@ impl Controller for Reno {
 
     fn set_mss(&mut self, mss: usize) {
         self.mss = mss;
+        // RFC 6928: the initial window. The MSS is settled by the handshake, before data are sent.
+        self.cwnd = self.cwnd.max((10 * mss).min(14_600.max(2 * mss)));
     }
 
     fn set_remote_window(&mut self, remote_window: usize) {
