@@ -6,6 +6,7 @@ use std::time::Duration;
 use mqttshim_schema::{How, SocketOption};
 use rustix::io::Errno;
 use smoltcp::socket::tcp::State;
+use smoltcp::wire::IpCidr;
 
 use super::connection::{Connection, Stage};
 use super::listener::{Listener, Name};
@@ -14,6 +15,7 @@ use super::segment::Flow;
 use super::sockets::{Role, Socket, unspecified_like};
 use super::tcp::Tcp;
 use crate::stack::{AcceptError, End, Ends, Event, Key, Received, Sent};
+use mqttshim_port::Transmit;
 
 impl Tcp {
     pub(super) fn bind(
@@ -69,13 +71,24 @@ impl Tcp {
         };
         let name = self.sockets.claim(key, name)?;
         self.sockets.remove(key);
-        self.sockets.insert(key, name, options, Role::Named(Some(Listener::new(backlog))));
+        self.sockets.insert(
+            key,
+            name,
+            options,
+            Role::Named(Some(Box::new(Listener::new(backlog)))),
+        );
         Ok(name.address)
     }
 
-    pub(super) fn accept(&mut self, listener: Key, key: Key) -> Result<Ends, AcceptError> {
+    pub(super) fn accept(
+        &mut self,
+        now: Duration,
+        listener: Key,
+        key: Key,
+    ) -> Result<Ends, AcceptError> {
         let socket = self.sockets.get_mut(listener).map_err(AcceptError::Failed)?;
         let (name, options) = (socket.name, socket.options.of_a_connection());
+        let effects = socket.effects;
         let Role::Named(Some(from)) = &mut socket.role else {
             return Err(AcceptError::Failed(Errno::INVAL));
         };
@@ -83,8 +96,12 @@ impl Tcp {
         let connection = &mut self.connections[id as usize];
         connection.stage = Stage::Held;
         connection.key = Some(key);
-        connection.is_abortive = options.effects().is_abortive;
+        connection.take_effect(now, &effects);
+        let asks = effects.keep_alive.is_some();
         self.sockets.insert(key, name, options, Role::Connected(id));
+        if asks {
+            self.schedule(now, id);
+        }
         self.tell(id);
         Ok(self.ends(key, id))
     }
@@ -122,18 +139,23 @@ impl Tcp {
         let source =
             if bound.is_unspecified() { self.link.source(remote.ip()) } else { Some(bound) };
         let source = source.ok_or(Errno::NETUNREACH)?;
+        if self.is_for_many(remote.ip()) {
+            return Err(Errno::NETUNREACH);
+        }
         self.link.next_hop(remote.ip()).ok_or(Errno::NETUNREACH)?;
         let local = self.local_end(source, name.address.port(), remote)?;
         let flow = Flow { local, remote };
         name.address = name.seen(local);
-        let mut connection =
-            Connection::new(flow, name, None, Stage::Connecting, self.sockets.buffers(key));
-        let effects = options.effects();
+        if !self.budget.takes_another() {
+            return Err(Errno::NOBUFS);
+        }
+        let first = self.flows.first_number(&flow, now);
+        let buffers = self.sockets.buffers(key);
+        let mut connection = Connection::new(flow, name, None, Stage::Connecting, buffers, first);
         connection.key = Some(key);
-        connection.is_abortive = effects.is_abortive;
-        connection.connect_patience = effects.connect_patience;
         self.begin_connect(&mut connection, flow)?;
         self.sockets.remove(key);
+        connection.take_effect(now, &options.effects());
         let id = self.insert(connection);
         self.sockets.insert(key, name, options, Role::Connected(id));
         if was_bound {
@@ -141,6 +163,16 @@ impl Tcp {
         }
         self.seek(now, id);
         Ok(name.address)
+    }
+
+    /// Whether an address is a multicast or a broadcast one, on one of the card's networks (RFC 9293 MUST-46).
+    fn is_for_many(&self, ip: IpAddr) -> bool {
+        let IpAddr::V4(ip) = ip else { return ip.is_multicast() };
+        let is_of = |own: &IpCidr| match own {
+            IpCidr::Ipv4(own) => own.broadcast() == Some(ip),
+            IpCidr::Ipv6(_) => false,
+        };
+        ip.is_multicast() || ip.is_broadcast() || self.iface.ip_addrs().iter().any(is_of)
     }
 
     /// An end of the card's that makes a new flow.
@@ -177,7 +209,7 @@ impl Tcp {
             self.remove(id);
             return Some(Err(error));
         }
-        if matches!(connection.socket().state(), State::SynSent | State::SynReceived) {
+        if matches!(connection.socket.state(), State::SynSent | State::SynReceived) {
             return None;
         }
         connection.stage = Stage::Held;
@@ -224,7 +256,7 @@ impl Tcp {
         match &socket.role {
             Role::Named(None) | Role::Gone => 7,
             Role::Named(Some(_)) => 10,
-            Role::Connected(id) => match self.connections[*id as usize].socket().state() {
+            Role::Connected(id) => match self.connections[*id as usize].socket.state() {
                 State::Established => 1,
                 State::SynSent => 2,
                 State::SynReceived => 3,
@@ -241,6 +273,7 @@ impl Tcp {
 
     pub(super) fn set_option(
         &mut self,
+        now: Duration,
         key: Key,
         level: i32,
         name: i32,
@@ -248,9 +281,11 @@ impl Tcp {
     ) -> Result<(), Errno> {
         let socket = self.sockets.get_mut(key)?;
         socket.options.set(socket.role.phase(), level, name, value)?;
-        let effects = socket.options.effects();
+        socket.effects = socket.options.effects();
+        let effects = socket.effects;
         if let Role::Connected(id) = socket.role {
-            self.connections[id as usize].is_abortive = effects.is_abortive;
+            self.connections[id as usize].take_effect(now, &effects);
+            self.schedule(now, id);
         }
         Ok(())
     }
@@ -266,6 +301,8 @@ impl Tcp {
         let connection = &mut self.connections[id as usize];
         let taken = connection.receive(buffer);
         if taken > 0 {
+            connection.shrink();
+            self.budget.count(connection);
             // The window may have grown.
             self.schedule(now, id);
             return Received::Bytes(taken);
@@ -282,30 +319,39 @@ impl Tcp {
         }
     }
 
-    /// Takes one connection's part of a batch into its buffer.
-    pub(super) fn send(&mut self, key: Key, part: &[std::io::IoSlice<'_>]) -> Sent {
-        let id = match self.sockets.get(key) {
-            Ok(Socket { role: Role::Connected(id), .. }) => *id,
-            Ok(_) => return Sent::Gone(Errno::PIPE),
-            Err(error) => return Sent::Gone(error),
+    /// Takes one connection's part of a batch into its buffer, and sends what may be sent at once: while it is at hand.
+    pub(super) fn send(
+        &mut self,
+        now: Duration,
+        key: Key,
+        part: &[std::io::IoSlice<'_>],
+        out: &mut impl Transmit,
+    ) -> Sent {
+        let Some(id) = self.sockets.connection(key) else {
+            return Sent::Gone(self.sockets.get(key).err().unwrap_or(Errno::PIPE));
         };
         let connection = &mut self.connections[id as usize];
         if let Some(error) = connection.error.take() {
             return Sent::Gone(error);
         }
-        if !connection.socket().may_send() {
+        if !connection.socket.may_send() {
             return Sent::Gone(Errno::PIPE);
         }
         let mut sent = 0;
         for slice in part {
-            let taken = connection.send(slice);
+            let most = self.budget.sends(slice.len(), &connection.socket);
+            let taken = connection.socket.send_slice(&slice[..most]).unwrap_or(0);
             sent += taken;
             if taken < slice.len() {
                 connection.is_full = true;
                 break;
             }
         }
-        self.soil(id);
+        self.budget.count(connection);
+        // One that waits its turn already stays where it is.
+        if !connection.is_dirty {
+            self.transmit(now, id, out);
+        }
         if sent == 0 { Sent::Full } else { Sent::Bytes(sent) }
     }
 
@@ -323,7 +369,7 @@ impl Tcp {
             self.events.push(Event::Socket { key, readable: true, writable: false, ended: true });
         }
         if matches!(how, How::Write | How::Both) {
-            self.connections[id as usize].socket_mut().close();
+            self.connections[id as usize].socket.close();
             self.soil(id);
         }
         Ok(())

@@ -1,19 +1,18 @@
-//! One connection: smoltcp's state machine, alone in its set, and what surrounds it.
+//! One connection: smoltcp's state machine, and what surrounds it.
 //!
-//! smoltcp looks through the whole set of sockets for every segment, so each connection has a set of its own and is found by
-//! its flow ([`super::tcp`]). smoltcp shows no sequence numbers; they follow from what came and went through its buffers.
+//! Its buffers have a size, which the window tells from the SYN on, and take memory only as they fill. An idle connection is this
+//! structure and little more.
 
 use std::time::Duration;
 
 use rustix::io::Errno;
-use smoltcp::iface::{SocketHandle, SocketSet};
 use smoltcp::socket::tcp;
 use smoltcp::wire::TcpSeqNumber as Number;
 
 use super::clock;
-use super::device::Numbers;
 use super::guard::{Place, Told};
 use super::listener::Name;
+use super::options::{Effects, KeepAlive};
 use super::segment::Flow;
 use crate::stack::Key;
 use mqttshim_port::Mac;
@@ -25,7 +24,10 @@ const SILENCE: Duration = Duration::from_secs(924);
 /// For how long a connection that nobody holds any more waits for the client's FIN (Linux' tcp_fin_timeout).
 const ORPHAN: Duration = Duration::from_secs(60);
 
-/// Bytes of a connection's two buffers. Pages that were never touched are not there.
+/// What a buffer that became empty keeps of its memory, in bytes: enough for small messages to need no allocation each.
+const KEPT_BYTES: usize = 1024;
+
+/// Most bytes a connection's two buffers hold.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Buffers {
     pub(super) receive_bytes: usize,
@@ -49,8 +51,7 @@ pub(super) enum Stage {
 
 /// See the module.
 pub(super) struct Connection {
-    pub(super) set: SocketSet<'static>,
-    handle: SocketHandle,
+    pub(super) socket: tcp::Socket<'static>,
     pub(super) flow: Flow,
     /// Its port is in use, for whoever binds it.
     pub(super) name: Name,
@@ -79,41 +80,40 @@ pub(super) struct Connection {
     pub(super) is_finished: bool,
     /// It had its error: there is one only.
     has_failed: bool,
-    /// Its holder reads no more; so many bytes had been received by then.
-    read_shut_at: Option<usize>,
+    /// Its holder reads no more; what came before this had been received by then.
+    read_shut_at: Option<Number>,
     /// For how long a connect waits for its answer.
-    pub(super) connect_patience: Duration,
+    connect_patience: Duration,
     /// `SO_LINGER` of nothing: closing resets.
     pub(super) is_abortive: bool,
-    /// Of what it sent, once a segment left.
-    pub(super) numbers: Option<Numbers>,
-    /// IRS, once a SYN came.
-    first_received: Option<Number>,
-    sent: usize,
-    taken: usize,
+    /// How long it may be silent before it is asked, if its holder wants that (SO_KEEPALIVE).
+    pub(super) keep_alive: Option<KeepAlive>,
+    /// For how long acknowledgements may be missing.
+    patience: Duration,
     pub(super) window_told: Option<Told>,
+    /// Bytes of memory of its buffers that are counted already.
+    pub(super) counted_bytes: usize,
 }
 
 impl Connection {
-    /// `name`: of the socket it belongs to.
+    /// `name`: of the socket it belongs to. `first`: its initial sequence number.
     pub(super) fn new(
         flow: Flow,
         name: Name,
         mac: Option<Mac>,
         stage: Stage,
         buffers: Buffers,
+        first: Number,
     ) -> Connection {
-        let receive = tcp::SocketBuffer::new(vec![0; buffers.receive_bytes]);
-        let send = tcp::SocketBuffer::new(vec![0; buffers.send_bytes]);
+        let receive = tcp::SocketBuffer::growing(buffers.receive_bytes);
+        let send = tcp::SocketBuffer::growing(buffers.send_bytes);
         let mut socket = tcp::Socket::new(receive, send);
         socket.set_ack_delay(Some(clock::dilate(clock::ACK_DELAY)));
         // Whatever TCP_NODELAY says: a message that waits for company is late.
         socket.set_nagle_enabled(false);
-        let mut set = SocketSet::new(Vec::with_capacity(1));
-        let handle = set.add(socket);
+        socket.set_initial_seq_no(Some(first));
         Connection {
-            set,
-            handle,
+            socket,
             flow,
             name: Name { address: flow.local, is_listening: false, ..name },
             connect_patience: HANDSHAKE,
@@ -132,25 +132,11 @@ impl Connection {
             is_finished: false,
             read_shut_at: None,
             is_abortive: false,
-            numbers: None,
-            first_received: None,
-            sent: 0,
-            taken: 0,
+            keep_alive: None,
+            patience: SILENCE,
             window_told: None,
+            counted_bytes: 0,
         }
-    }
-
-    pub(super) fn socket(&self) -> &tcp::Socket<'static> {
-        self.set.get(self.handle)
-    }
-
-    pub(super) fn socket_mut(&mut self) -> &mut tcp::Socket<'static> {
-        self.set.get_mut(self.handle)
-    }
-
-    /// A SYN, or a SYN with an acknowledgement, begins at this number.
-    pub(super) fn begins_at(&mut self, number: Number) {
-        self.first_received.get_or_insert(number);
     }
 
     /// Sets for how long the client may be silent. smoltcp would end an idle connection too, so only while an answer is due.
@@ -159,37 +145,48 @@ impl Connection {
             Stage::HalfOpen(_) => Some(HANDSHAKE),
             Stage::Connecting => Some(self.connect_patience),
             Stage::Orphaned => Some(ORPHAN),
-            Stage::Queued(_) | Stage::Held => {
-                let state = self.socket().state();
-                let awaits = self.socket().send_queue() > 0
-                    || matches!(
-                        state,
-                        tcp::State::FinWait1 | tcp::State::LastAck | tcp::State::Closing
-                    );
-                awaits.then_some(SILENCE)
-            }
+            Stage::Queued(_) | Stage::Held if self.awaits_acknowledgement() => Some(self.patience),
+            Stage::Queued(_) | Stage::Held => self.keep_alive.map(|it| it.patience()),
         };
-        self.socket_mut().set_timeout(bound.map(clock::dilate));
+        self.socket.set_timeout(bound.map(clock::dilate));
+    }
+
+    /// Lets it follow the options of its socket.
+    pub(super) fn take_effect(&mut self, now: Duration, effects: &Effects) {
+        self.is_abortive = effects.is_abortive;
+        self.connect_patience = effects.connect_patience;
+        self.patience = effects.user_timeout.unwrap_or(SILENCE);
+        self.socket.set_hop_limit(effects.hop_limit);
+        if self.keep_alive != effects.keep_alive {
+            self.set_keep_alive(now, effects.keep_alive);
+        }
+    }
+
+    fn set_keep_alive(&mut self, now: Duration, keep_alive: Option<KeepAlive>) {
+        self.keep_alive = keep_alive;
+        let interval = keep_alive.map(|it| clock::dilate(it.interval));
+        let idle = keep_alive.map(|it| clock::dilate(it.idle));
+        self.socket.set_keep_alive_after(clock::instant(now), idle, interval);
+    }
+
+    fn awaits_acknowledgement(&self) -> bool {
+        use tcp::State;
+        self.socket.send_queue() > 0
+            || matches!(self.socket.state(), State::FinWait1 | State::LastAck | State::Closing)
     }
 
     /// Whether both ends have seen each other's SYN; only then segments have a place.
     pub(super) fn place(&self) -> Option<Place> {
         use tcp::State;
-        let socket = self.socket();
+        let socket = &self.socket;
         let state = socket.state();
         if matches!(state, State::Closed | State::Listen | State::SynSent | State::SynReceived) {
             return None;
         }
-        let has_fin =
-            matches!(state, State::CloseWait | State::LastAck | State::Closing | State::TimeWait);
-        let fin_is_known = matches!(state, State::FinWait2 | State::TimeWait);
-        let unread = socket.recv_queue();
-        let received = self.taken + unread + usize::from(has_fin);
-        let known = self.sent - socket.send_queue() + usize::from(fin_is_known);
         Some(Place {
-            expected: plus(self.first_received?, 1 + received),
-            receive_window: socket.recv_capacity() - unread,
-            unacknowledged: plus(self.numbers?.first, 1 + known),
+            expected: socket.receive_next(),
+            receive_window: socket.recv_capacity() - socket.recv_queue(),
+            unacknowledged: socket.send_unacknowledged(),
             is_waiting: state == State::TimeWait,
         })
     }
@@ -197,14 +194,14 @@ impl Connection {
     /// Notes the client's FIN.
     pub(super) fn note_fin(&mut self) {
         use tcp::State;
-        let state = self.socket().state();
+        let state = self.socket.state();
         self.is_finished |=
             matches!(state, State::CloseWait | State::LastAck | State::Closing | State::TimeWait);
     }
 
     /// Neither end sends any more, or one has reset it.
     pub(super) fn is_over(&self) -> bool {
-        matches!(self.socket().state(), tcp::State::Closed | tcp::State::Listen)
+        matches!(self.socket.state(), tcp::State::Closed | tcp::State::Listen)
     }
 
     /// Notes why it is gone.
@@ -216,7 +213,7 @@ impl Connection {
 
     /// Its holder reads no more.
     pub(super) fn shut_reading(&mut self) {
-        let received = self.received();
+        let received = self.socket.receive_next();
         self.read_shut_at.get_or_insert(received);
     }
 
@@ -226,44 +223,31 @@ impl Connection {
 
     /// Whether bytes came after both halves were shut: they are answered with a reset (RFC 1122 §4.2.2.13).
     pub(super) fn has_bytes_for_nobody(&self) -> bool {
-        matches!(self.socket().state(), tcp::State::FinWait1 | tcp::State::FinWait2)
-            && self.read_shut_at.is_some_and(|before| self.received() != before)
-    }
-
-    /// Bytes that came, modulo the word.
-    fn received(&self) -> usize {
-        self.taken.wrapping_add(self.socket().recv_queue())
+        matches!(self.socket.state(), tcp::State::FinWait1 | tcp::State::FinWait2)
+            && self.read_shut_at.is_some_and(|before| self.socket.receive_next() != before)
     }
 
     /// Takes received bytes.
     pub(super) fn receive(&mut self, into: &mut [u8]) -> usize {
-        let taken = self.socket_mut().recv_slice(into).unwrap_or(0);
-        self.taken = self.taken.wrapping_add(taken);
-        self.told_bytes = self.socket().recv_queue();
+        let taken = self.socket.recv_slice(into).unwrap_or(0);
+        self.told_bytes = self.socket.recv_queue();
         taken
     }
 
-    /// Offers bytes; says how many fit.
-    pub(super) fn send(&mut self, bytes: &[u8]) -> usize {
-        let taken = self.socket_mut().send_slice(bytes).unwrap_or(0);
-        self.sent = self.sent.wrapping_add(taken);
-        taken
+    /// Gives back the memory of buffers that are empty.
+    pub(super) fn shrink(&mut self) {
+        self.socket.shrink(KEPT_BYTES);
     }
 
     /// Nobody holds it any more: FIN after what was sent, or RST where bytes are lost or the holder wants it so.
     pub(super) fn let_go(&mut self, is_reset: bool) {
         self.stage = Stage::Orphaned;
         self.key = None;
-        let is_unread = self.socket().recv_queue() > 0;
+        let is_unread = self.socket.recv_queue() > 0;
         if is_reset || is_unread || self.is_abortive {
-            self.socket_mut().abort();
+            self.socket.abort();
         } else {
-            self.socket_mut().close();
+            self.socket.close();
         }
     }
-}
-
-/// Modulo 2³².
-fn plus(number: Number, count: usize) -> Number {
-    Number(number.0.wrapping_add(count as u32 as i32))
 }

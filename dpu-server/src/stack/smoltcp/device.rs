@@ -1,33 +1,21 @@
-//! One packet in, packets out: how smoltcp sees a port.
+//! One packet in, at most one out: how smoltcp's interface sees a port. It answers what belongs to no connection.
 //!
-//! smoltcp works on IP packets here. The Ethernet header is ours: a connection's segments go to where its own came from.
+//! smoltcp works on IP packets here. The Ethernet header is ours.
 
 use smoltcp::phy::{Checksum, Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::time::Instant;
-use smoltcp::wire::{
-    IpAddress, IpProtocol, Ipv4Packet, Ipv6Packet, TcpPacket, TcpSeqNumber as Number,
-};
 
 use super::link::{ETHERNET_BYTES, Header};
 use mqttshim_port::{Capabilities, Transmit};
 
 /// See the module. Lives for one call of smoltcp.
 pub(super) struct OnePacket<'a, T> {
-    /// What arrived, if anything.
+    /// What arrived.
     pub(super) arrived: Option<&'a [u8]>,
     pub(super) out: &'a mut T,
     /// What to put before what leaves.
     pub(super) header: Header,
     pub(super) capabilities: Capabilities,
-    /// The numbers of the connection whose segments leave.
-    pub(super) numbers: &'a mut Option<Numbers>,
-}
-
-/// The sequence numbers a connection has used: ISS, and the highest SND.NXT there was.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Numbers {
-    pub(super) first: Number,
-    pub(super) next: Number,
 }
 
 impl<T: Transmit> Device for OnePacket<'_, T> {
@@ -42,18 +30,11 @@ impl<T: Transmit> Device for OnePacket<'_, T> {
 
     fn receive(&mut self, _: Instant) -> Option<(Arrived<'_>, Leaving<'_, T>)> {
         let packet = self.arrived.take()?;
-        Some((
-            Arrived(packet),
-            Leaving { out: self.out, header: &self.header, numbers: self.numbers },
-        ))
+        Some((Arrived(packet), Leaving { out: self.out, header: &self.header }))
     }
 
     fn transmit(&mut self, _: Instant) -> Option<Leaving<'_, T>> {
-        self.out.has_room().then_some(Leaving {
-            out: self.out,
-            header: &self.header,
-            numbers: self.numbers,
-        })
+        self.out.has_room().then_some(Leaving { out: self.out, header: &self.header })
     }
 
     fn capabilities(&self) -> DeviceCapabilities {
@@ -66,7 +47,7 @@ pub(super) fn capabilities(port: &Capabilities) -> DeviceCapabilities {
     let mut it = DeviceCapabilities::default();
     it.medium = Medium::Ip;
     it.max_transmission_unit = port.mtu;
-    // What arrives was verified before its numbers were changed (`guard`).
+    // What arrives was verified before.
     it.checksum.tcp = Checksum::Tx;
     it.checksum.ipv4 = Checksum::Tx;
     it
@@ -85,7 +66,6 @@ impl RxToken for Arrived<'_> {
 pub(super) struct Leaving<'a, T> {
     out: &'a mut T,
     header: &'a Header,
-    numbers: &'a mut Option<Numbers>,
 }
 
 impl<T: Transmit> TxToken for Leaving<'_, T> {
@@ -94,43 +74,7 @@ impl<T: Transmit> TxToken for Leaving<'_, T> {
             let (header, packet) = frame.split_at_mut(ETHERNET_BYTES);
             let outcome = f(packet);
             header.copy_from_slice(&self.header.of(packet));
-            note(packet, self.numbers);
             outcome
         })
     }
-}
-
-/// Notes the numbers of a segment that leaves. After a time-out smoltcp begins again at the oldest byte and forgets that it had
-/// sent more; a bare acknowledgement must carry the highest number all the same (RFC 9293 §3.4), or a client that has these
-/// bytes takes it for an old one, and two ends that both timed out never hear each other.
-fn note(packet: &mut [u8], numbers: &mut Option<Numbers>) -> Option<()> {
-    let (at, from, to) = match packet.first()? >> 4 {
-        4 => {
-            let ip = Ipv4Packet::new_checked(&*packet).ok()?;
-            if ip.next_header() != IpProtocol::Tcp {
-                return None;
-            }
-            (
-                usize::from(ip.header_len()),
-                IpAddress::Ipv4(ip.src_addr()),
-                IpAddress::Ipv4(ip.dst_addr()),
-            )
-        }
-        _ => {
-            let ip = Ipv6Packet::new_checked(&*packet).ok()?;
-            if ip.next_header() != IpProtocol::Tcp {
-                return None;
-            }
-            (ip.header_len(), IpAddress::Ipv6(ip.src_addr()), IpAddress::Ipv6(ip.dst_addr()))
-        }
-    };
-    let mut tcp = TcpPacket::new_checked(&mut packet[at..]).ok()?;
-    let (begin, bytes) = (tcp.seq_number(), tcp.segment_len());
-    let numbers = numbers.get_or_insert(Numbers { first: begin, next: begin });
-    if bytes == 0 && !tcp.rst() && begin < numbers.next {
-        tcp.set_seq_number(numbers.next);
-        tcp.fill_checksum(&from, &to);
-    }
-    numbers.next = numbers.next.max(begin + bytes);
-    Some(())
 }

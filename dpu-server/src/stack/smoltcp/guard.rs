@@ -9,9 +9,7 @@
 //!
 //! Pure: numbers in, a verdict out.
 
-use smoltcp::wire::TcpSeqNumber as Number;
-
-use super::segment::Segment;
+use smoltcp::wire::{TcpControl, TcpRepr, TcpSeqNumber as Number};
 
 /// How much older than the last an acknowledgement may be: the largest window there is (RFC 5961 §5.2, RFC 7323 §2.3).
 const ANCIENT: i32 = 1 << 30;
@@ -46,56 +44,67 @@ pub(super) enum Verdict {
     Challenge,
     /// The old connection is over; this opens the next.
     Reopen,
-    /// Let it in, with these in the place of its own.
-    Pass {
-        /// The acknowledgement.
-        acknowledged: Option<Number>,
-        /// The window.
-        window: Option<u16>,
-    },
+    /// Let it in, as it says now.
+    Pass,
 }
 
-/// Judges a segment of a connection that is synchronised. `told` is kept current.
-pub(super) fn judge(segment: &Segment, place: &Place, told: &mut Option<Told>) -> Verdict {
-    if segment.rst {
-        return judge_reset(segment, place);
-    }
-    if segment.syn {
-        let is_newer = segment.sequence > place.expected && segment.acknowledged.is_none();
-        return if place.is_waiting && is_newer { Verdict::Reopen } else { Verdict::Challenge };
+/// Judges a segment of a connection that is synchronised, and puts right what it says of acknowledgement and window. `told` is
+/// kept current.
+pub(super) fn judge(says: &mut TcpRepr<'_>, place: &Place, told: &mut Option<Told>) -> Verdict {
+    match says.control {
+        TcpControl::Rst => return judge_reset(says, place),
+        TcpControl::Syn => {
+            let is_newer = says.seq_number > place.expected && says.ack_number.is_none();
+            return if place.is_waiting && is_newer { Verdict::Reopen } else { Verdict::Challenge };
+        }
+        TcpControl::None | TcpControl::Psh | TcpControl::Fin => {}
     }
     // Every segment of a synchronised connection acknowledges (RFC 9293 §3.10.7.4).
-    let Some(acknowledged) = segment.acknowledged else { return Verdict::Drop };
+    let Some(acknowledged) = says.ack_number else { return Verdict::Drop };
     let is_old = acknowledged < place.unacknowledged;
     if is_old && distance(acknowledged, place.unacknowledged) > ANCIENT {
         return Verdict::Challenge;
     }
-    let window = match told {
-        Some(told) if is_old => Some(told.window),
-        _ => window_of(segment, acknowledged, told),
-    };
-    Verdict::Pass { acknowledged: is_old.then_some(place.unacknowledged), window }
+    match told {
+        Some(told) if is_old || told.is_newer_than(says.seq_number, acknowledged) => {
+            says.window_len = told.window;
+        }
+        // What is not acceptable tells nothing, or anybody could tell a window for ever.
+        _ if place.accepts(says) => {
+            let (sequence, window) = (says.seq_number, says.window_len);
+            *told = Some(Told { sequence, acknowledged, window });
+        }
+        _ => {}
+    }
+    if is_old {
+        says.ack_number = Some(place.unacknowledged);
+    }
+    Verdict::Pass
 }
 
-fn judge_reset(segment: &Segment, place: &Place) -> Verdict {
-    if segment.sequence == place.expected {
-        return Verdict::Pass { acknowledged: None, window: None };
+fn judge_reset(says: &TcpRepr<'_>, place: &Place) -> Verdict {
+    if says.seq_number == place.expected {
+        return Verdict::Pass;
     }
-    let ahead = distance(place.expected, segment.sequence);
+    let ahead = distance(place.expected, says.seq_number);
     let is_within = ahead >= 0 && (ahead as usize) < place.receive_window;
     if is_within { Verdict::Challenge } else { Verdict::Drop }
 }
 
-/// The window to put in the place of the segment's own, if that was overtaken.
-fn window_of(segment: &Segment, acknowledged: Number, told: &mut Option<Told>) -> Option<u16> {
-    if let Some(told) = told
-        && (segment.sequence < told.sequence
-            || (segment.sequence == told.sequence && acknowledged < told.acknowledged))
-    {
-        return Some(told.window);
+impl Place {
+    /// Whether any of a segment is what may come next (RFC 9293 §3.4, table 6).
+    fn accepts(&self, says: &TcpRepr<'_>) -> bool {
+        let begins = distance(self.expected, says.seq_number);
+        let ends = i64::from(begins) + says.payload.len() as i64;
+        i64::from(begins) < self.receive_window.max(1) as i64 && ends >= 0
     }
-    *told = Some(Told { sequence: segment.sequence, acknowledged, window: segment.window });
-    None
+}
+
+impl Told {
+    /// Whether a segment with these numbers was overtaken by the one that told (RFC 9293 §3.10.7.4).
+    fn is_newer_than(&self, sequence: Number, acknowledged: Number) -> bool {
+        sequence < self.sequence || (sequence == self.sequence && acknowledged < self.acknowledged)
+    }
 }
 
 /// From one number to another, the short way.

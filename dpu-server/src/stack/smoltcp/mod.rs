@@ -2,19 +2,25 @@
 //!
 //! | | |
 //! |---|---|
-//! | `tcp` | from a frame to its connection, and back; pure: no port, no clock |
+//! | `tcp`, `egress` | from a frame to its connection, and back; pure: no port, no clock |
+//! | `flows` | which connection a segment is of |
 //! | `calls`, `sockets`, `listener`, `options` | the socket calls on it |
 //! | `link`, `neighbors` | Ethernet, ARP, neighbour discovery |
 //! | `segment`, `guard` | what is looked at, and put right, before smoltcp sees a segment |
-//! | `connection`, `device`, `clock` | one smoltcp socket and what it needs |
+//! | `connection`, `emit`, `device`, `clock` | one smoltcp socket and what it needs |
+//! | `budget` | the memory of all buffers together |
 //! | `wheel` | deadlines |
 //!
 //! This module adds the port and the clock: bursts of frames, one wake-up of the port for all that leaves.
 
+mod budget;
 mod calls;
 mod clock;
 mod connection;
 mod device;
+mod egress;
+mod emit;
+mod flows;
 mod guard;
 mod link;
 mod listener;
@@ -165,7 +171,7 @@ impl<P: Port> Stack for Smoltcp<P> {
     }
 
     fn accept(&mut self, listener: Key, key: Key) -> Result<Ends, AcceptError> {
-        self.tcp.accept(listener, key)
+        self.tcp.accept(self.now(), listener, key)
     }
 
     fn connect(
@@ -193,7 +199,7 @@ impl<P: Port> Stack for Smoltcp<P> {
     }
 
     fn set_option(&mut self, key: Key, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
-        self.tcp.set_option(key, level, name, value)
+        self.tcp.set_option(self.now(), key, level, name, value)
     }
 
     fn recv(&mut self, key: Key, buffer: &mut [u8]) -> Received {
@@ -203,11 +209,11 @@ impl<P: Port> Stack for Smoltcp<P> {
     fn send(&mut self, batch: &Batch<'_>, sent: &mut Vec<Sent>) {
         sent.clear();
         let now = self.now();
+        let (_, transmit) = self.port.halves();
         for (key, part) in batch.iter() {
-            sent.push(self.tcp.send(key, part));
+            sent.push(self.tcp.send(now, key, part, transmit));
         }
         self.sends.batched += batch.len() as u64;
-        let (_, transmit) = self.port.halves();
         self.tcp.flush(now, transmit);
         // A port that is gone shows in the next wait.
         let _ = transmit.kick();

@@ -6,6 +6,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -50,26 +51,57 @@ pub(super) struct Effects {
     pub(super) is_v6_only: bool,
     /// For how long a connect waits for its answer, by `TCP_SYNCNT`.
     pub(super) connect_patience: Duration,
+    /// `SO_KEEPALIVE` and its times.
+    pub(super) keep_alive: Option<KeepAlive>,
+    /// `TCP_USER_TIMEOUT`: for how long acknowledgements may be missing.
+    pub(super) user_timeout: Option<Duration>,
+    /// `IP_TTL`, or `IPV6_UNICAST_HOPS` of a socket of IPv6.
+    pub(super) hop_limit: Option<u8>,
 }
 
-/// The options a program set on one socket, or on the listener it came from.
+/// When a silent connection is asked whether it is still there (tcp(7)).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct KeepAlive {
+    /// After so much silence.
+    pub(super) idle: Duration,
+    /// Again after so much more.
+    pub(super) interval: Duration,
+    /// So often, before the connection is over.
+    pub(super) count: u32,
+}
+
+impl KeepAlive {
+    /// After how much silence the connection is over.
+    pub(super) fn patience(&self) -> Duration {
+        self.idle + self.interval * self.count
+    }
+}
+
+/// The options a program set on one socket, or on the listener it came from. Connections share their listener's until they
+/// change one.
 #[derive(Clone, Debug)]
 pub(super) struct Options {
     family: AddressFamily,
-    own: Vec<((i32, i32), Vec<u8>)>,
+    own: Arc<Vec<Kept>>,
 }
+
+/// Level and name, and the value.
+type Kept = ((i32, i32), Vec<u8>);
 
 impl Options {
     /// As a new socket has them.
     pub(super) fn new(address: SocketAddr) -> Options {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        Options { family, own: Vec::new() }
+        Options { family, own: Arc::default() }
     }
 
     /// Those a connection has from its listener.
     pub(super) fn of_a_connection(&self) -> Options {
+        let is_alone = |((level, name), _): &Kept| is_the_listeners_alone(*level, *name);
         let mut options = self.clone();
-        options.own.retain(|((level, name), _)| !is_the_listeners_alone(*level, *name));
+        if options.own.iter().any(is_alone) {
+            Arc::make_mut(&mut options.own).retain(|kept| !is_alone(kept));
+        }
         options
     }
 
@@ -98,8 +130,9 @@ impl Options {
         let mut kept = vec![0; VALUE_BYTES_MAX];
         let bytes = kernel::get(&socket, level, name, &mut kept)?;
         kept.truncate(bytes);
-        self.own.retain(|(key, _)| *key != (level, name));
-        self.own.push(((level, name), kept));
+        let own = Arc::make_mut(&mut self.own);
+        own.retain(|(key, _)| *key != (level, name));
+        own.push(((level, name), kept));
         Ok(())
     }
 
@@ -151,6 +184,35 @@ impl Options {
             may_reuse: flag(libc::SOL_SOCKET, libc::SO_REUSEADDR),
             is_v6_only: flag(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY),
             connect_patience: self.connect_patience(),
+            keep_alive: flag(libc::SOL_SOCKET, libc::SO_KEEPALIVE).then(|| self.keep_alive()),
+            user_timeout: self.user_timeout(),
+            hop_limit: self.hop_limit(),
+        }
+    }
+
+    fn user_timeout(&self) -> Option<Duration> {
+        self.kept(libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT)?;
+        let milliseconds = self.number(libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT);
+        // 0: as long as usual.
+        (milliseconds > 0).then(|| Duration::from_millis(milliseconds.unsigned_abs().into()))
+    }
+
+    fn hop_limit(&self) -> Option<u8> {
+        let (level, name) = match self.family {
+            AddressFamily::INET => (libc::IPPROTO_IP, libc::IP_TTL),
+            _ => (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
+        };
+        self.kept(level, name)?;
+        u8::try_from(self.number(level, name)).ok().filter(|hops| *hops > 0)
+    }
+
+    fn keep_alive(&self) -> KeepAlive {
+        let number = |name| self.number(libc::IPPROTO_TCP, name).unsigned_abs();
+        let seconds = |name| Duration::from_secs(number(name).into());
+        KeepAlive {
+            idle: seconds(libc::TCP_KEEPIDLE),
+            interval: seconds(libc::TCP_KEEPINTVL),
+            count: number(libc::TCP_KEEPCNT),
         }
     }
 }

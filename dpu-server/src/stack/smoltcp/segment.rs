@@ -4,12 +4,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
 use mqttshim_port::Checksums;
+use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
-    IpAddress, IpProtocol, Ipv4Packet, Ipv6Packet, TcpPacket, TcpSeqNumber as Number, checksum,
+    IpAddress, IpProtocol, IpRepr, Ipv4Packet, Ipv6Packet, TcpControl, TcpPacket, TcpRepr,
+    TcpSeqNumber as Number, checksum,
 };
 
+/// The hop limit, or time to live, of what is sent.
+const HOP_LIMIT: u8 = 64;
+
 /// Names a connection: both ends, as they stand in its segments.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Flow {
     /// The card's end.
     pub(super) local: SocketAddr,
@@ -19,78 +24,60 @@ pub(super) struct Flow {
 
 /// A packet that arrived.
 #[derive(Debug, Eq, PartialEq)]
-pub(super) enum Arrival {
+pub(super) enum Arrival<'a> {
     /// A whole TCP segment with a right checksum.
-    Segment(Segment),
+    Segment(Segment<'a>),
     /// Something else that may be answered: ICMP, UDP.
     Other,
     /// Nothing to be answered: broken, cut, a fragment, from nobody or to many.
     Broken,
 }
 
-/// A TCP segment's header.
+/// A TCP segment, and whose it is.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Segment {
+pub(super) struct Segment<'a> {
     pub(super) flow: Flow,
-    pub(super) sequence: Number,
-    pub(super) acknowledged: Option<Number>,
-    /// As it stands there, unscaled.
-    pub(super) window: u16,
-    pub(super) payload_bytes: usize,
-    pub(super) syn: bool,
-    pub(super) fin: bool,
-    pub(super) rst: bool,
-    /// Where in the packet it lies.
-    at: Range<usize>,
+    /// What it says.
+    pub(super) says: TcpRepr<'a>,
 }
 
-impl Segment {
+impl Segment<'_> {
+    /// Whether it asks for a new connection.
+    pub(super) fn opens(&self) -> bool {
+        self.says.control == TcpControl::Syn && self.says.ack_number.is_none()
+    }
+
+    /// Its IP header, as far as anybody asks.
+    pub(super) fn ip(&self) -> IpRepr {
+        IpRepr::new(
+            self.flow.remote.ip().into(),
+            self.flow.local.ip().into(),
+            IpProtocol::Tcp,
+            self.says.buffer_len(),
+            HOP_LIMIT,
+        )
+    }
+
     /// Makes it say what it does not: a bare segment that probes, as one of a keep-alive does, one before what is expected. The
     /// connection answers it with an acknowledgement of what it has, at most one in a while: a challenge (RFC 5961 §5).
-    pub(super) fn into_probe(
-        self,
-        packet: &mut [u8],
-        expected: Number,
-        acknowledged: Number,
-    ) -> usize {
-        let payload_at = self.at.end - self.payload_bytes;
-        let mut tcp = TcpPacket::new_unchecked(&mut packet[self.at.start..payload_at]);
-        tcp.set_syn(false);
-        tcp.set_fin(false);
-        tcp.set_rst(false);
-        tcp.set_ack(true);
-        tcp.set_seq_number(expected - 1);
-        tcp.set_ack_number(acknowledged);
-        tcp.options_mut().fill(1);
-        shorten(packet, payload_at);
-        payload_at
-    }
-
-    /// Replaces the acknowledgement.
-    pub(super) fn acknowledge(&self, packet: &mut [u8], number: Number) {
-        TcpPacket::new_unchecked(&mut packet[self.at.clone()]).set_ack_number(number);
-    }
-
-    /// Replaces the window.
-    pub(super) fn offer(&self, packet: &mut [u8], window: u16) {
-        TcpPacket::new_unchecked(&mut packet[self.at.clone()]).set_window_len(window);
-    }
-}
-
-/// Writes into its header that a packet ends sooner.
-fn shorten(packet: &mut [u8], length: usize) {
-    if packet[0] >> 4 == 4 {
-        let mut ip = Ipv4Packet::new_unchecked(packet);
-        ip.set_total_len(length as u16);
-        ip.fill_checksum();
-    } else {
-        let header = Ipv6Packet::<&[u8]>::new_unchecked(packet).header_len();
-        Ipv6Packet::new_unchecked(packet).set_payload_len((length - header) as u16);
+    pub(super) fn make_probe(&mut self, expected: Number, acknowledged: Number) {
+        self.says = TcpRepr {
+            control: TcpControl::None,
+            seq_number: expected - 1,
+            ack_number: Some(acknowledged),
+            window_scale: None,
+            max_seg_size: None,
+            sack_permitted: false,
+            sack_ranges: [None; 3],
+            timestamp: None,
+            payload: &[],
+            ..self.says
+        };
     }
 }
 
 /// Looks at an IP packet. `checksums`: what is known of its TCP checksum.
-pub(super) fn arrival(packet: &[u8], checksums: Checksums) -> Arrival {
+pub(super) fn arrival(packet: &[u8], checksums: Checksums) -> Arrival<'_> {
     match packet.first().map(|byte| byte >> 4) {
         Some(4) => ipv4(packet, checksums),
         Some(6) => ipv6(packet, checksums),
@@ -98,7 +85,7 @@ pub(super) fn arrival(packet: &[u8], checksums: Checksums) -> Arrival {
     }
 }
 
-fn ipv4(packet: &[u8], checksums: Checksums) -> Arrival {
+fn ipv4(packet: &[u8], checksums: Checksums) -> Arrival<'_> {
     let Ok(ip) = Ipv4Packet::new_checked(packet) else { return Arrival::Broken };
     let (from, to) = (ip.src_addr(), ip.dst_addr());
     let is_odd =
@@ -116,7 +103,7 @@ fn ipv4(packet: &[u8], checksums: Checksums) -> Arrival {
     tcp(packet, at, IpAddr::V4(from), IpAddr::V4(to), checksums)
 }
 
-fn ipv6(packet: &[u8], checksums: Checksums) -> Arrival {
+fn ipv6(packet: &[u8], checksums: Checksums) -> Arrival<'_> {
     let Ok(ip) = Ipv6Packet::new_checked(packet) else { return Arrival::Broken };
     let (from, to) = (ip.src_addr(), ip.dst_addr());
     if from.is_multicast() || from.is_loopback() {
@@ -129,27 +116,27 @@ fn ipv6(packet: &[u8], checksums: Checksums) -> Arrival {
     tcp(packet, at, IpAddr::V6(from), IpAddr::V6(to), checksums)
 }
 
-fn tcp(packet: &[u8], at: Range<usize>, from: IpAddr, to: IpAddr, checksums: Checksums) -> Arrival {
-    let Ok(tcp) = TcpPacket::new_checked(&packet[at.clone()]) else { return Arrival::Broken };
-    let is_addressed =
-        tcp.src_port() != 0 && tcp.dst_port() != 0 && !from.is_unspecified() && !to.is_multicast();
+fn tcp(
+    packet: &[u8],
+    at: Range<usize>,
+    from: IpAddr,
+    to: IpAddr,
+    checksums: Checksums,
+) -> Arrival<'_> {
+    let Ok(tcp) = TcpPacket::new_checked(&packet[at]) else { return Arrival::Broken };
+    let is_addressed = !from.is_unspecified() && !to.is_multicast();
     if !is_addressed || !is_right(&tcp, from.into(), to.into(), checksums) {
         return Arrival::Broken;
     }
-    Arrival::Segment(Segment {
-        flow: Flow {
-            local: SocketAddr::new(to, tcp.dst_port()),
-            remote: SocketAddr::new(from, tcp.src_port()),
-        },
-        sequence: tcp.seq_number(),
-        acknowledged: tcp.ack().then(|| tcp.ack_number()),
-        window: tcp.window_len(),
-        payload_bytes: tcp.payload().len(),
-        syn: tcp.syn(),
-        fin: tcp.fin(),
-        rst: tcp.rst(),
-        at,
-    })
+    let unverified = ChecksumCapabilities::ignored();
+    let Ok(says) = TcpRepr::parse(&tcp, &from.into(), &to.into(), &unverified) else {
+        return Arrival::Broken;
+    };
+    let flow = Flow {
+        local: SocketAddr::new(to, says.dst_port),
+        remote: SocketAddr::new(from, says.src_port),
+    };
+    Arrival::Segment(Segment { flow, says })
 }
 
 /// Whether a segment is as its sender made it, as far as can be known.

@@ -7,13 +7,14 @@ use rustix::io::Errno;
 
 use super::connection::Buffers;
 use super::listener::{Listener, Name};
-use super::options::{Options, Phase};
+use super::options::{Effects, Options, Phase};
 use crate::stack::Key;
 
 /// The ports given out for port 0: Linux' ip_local_port_range.
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32768..=60999;
-/// A connection's buffers, unless the program asked for others (SO_RCVBUF, SO_SNDBUF).
-const BUFFERS: Buffers = Buffers { receive_bytes: 16 * 1024, send_bytes: 32 * 1024 };
+/// A connection's buffers, unless the program asked for others (SO_RCVBUF, SO_SNDBUF). They take memory as they fill. The
+/// receive buffer is the largest that needs no window scaling.
+const BUFFERS: Buffers = Buffers { receive_bytes: 65_535, send_bytes: 64 * 1024 };
 /// Bounds of what a program may ask for.
 const BUFFER_BYTES_MIN: usize = 2 * 1024;
 const BUFFER_BYTES_MAX: usize = 1 << 20;
@@ -22,7 +23,7 @@ const BUFFER_BYTES_MAX: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) enum Role {
     /// A name, perhaps with a listener.
-    Named(Option<Listener>),
+    Named(Option<Box<Listener>>),
     /// A connection, by its number.
     Connected(u32),
     /// A connect that failed at once, or a connection that made room for the next of its flow.
@@ -44,13 +45,20 @@ impl Role {
 pub(super) struct Socket {
     pub(super) name: Name,
     pub(super) options: Options,
+    /// What the options mean.
+    pub(super) effects: Effects,
     pub(super) role: Role,
     buffers: Buffers,
 }
 
+/// No connection.
+const NONE: u32 = u32::MAX;
+
 /// All sockets, by key.
 pub(super) struct Sockets {
     open: Vec<Option<Socket>>,
+    /// The connection of each key, or [`NONE`]: all that a delivery needs to know, close together.
+    connections: Vec<u32>,
     /// Named sockets, by port.
     ports: HashMap<u16, Vec<Key>>,
     /// Where the search for a free port begins; moves on.
@@ -63,7 +71,14 @@ impl Sockets {
     pub(super) fn new(seed: u64) -> Sockets {
         let span = u64::from(EPHEMERAL.end() - EPHEMERAL.start() + 1);
         let port_next = EPHEMERAL.start() + (seed.rotate_left(32) % span) as u16;
-        Sockets { open: Vec::new(), ports: HashMap::new(), port_next, turn: 0, serial: 0 }
+        Sockets {
+            open: Vec::new(),
+            connections: Vec::new(),
+            ports: HashMap::new(),
+            port_next,
+            turn: 0,
+            serial: 0,
+        }
     }
 
     /// A number that no connection had before.
@@ -82,10 +97,7 @@ impl Sockets {
 
     /// The connection a key names.
     pub(super) fn connection(&self, key: Key) -> Option<u32> {
-        match self.get(key).ok()?.role {
-            Role::Connected(id) => Some(id),
-            Role::Named(_) | Role::Gone => None,
-        }
+        self.connections.get(key.index()).copied().filter(|id| *id != NONE)
     }
 
     /// Names a new socket.
@@ -103,13 +115,19 @@ impl Sockets {
         };
         if self.open.len() <= key.index() {
             self.open.resize_with(key.index() + 1, || None);
+            self.connections.resize(key.index() + 1, NONE);
         }
-        self.open[key.index()] = Some(Socket { name, options, role, buffers });
+        self.connections[key.index()] = match role {
+            Role::Connected(id) => id,
+            Role::Named(_) | Role::Gone => NONE,
+        };
+        self.open[key.index()] = Some(Socket { name, options, effects, role, buffers });
     }
 
     /// Forgets a socket, and its name.
     pub(super) fn remove(&mut self, key: Key) -> Option<Socket> {
         let socket = self.open.get_mut(key.index())?.take()?;
+        self.connections[key.index()] = NONE;
         self.unname(key, socket.name.address.port());
         Some(socket)
     }
@@ -165,19 +183,20 @@ impl Sockets {
 
     /// Who listens for connections to `local`: an address before any, and in turn among equals (SO_REUSEPORT).
     pub(super) fn listener(&mut self, local: SocketAddr) -> Option<Key> {
-        let keys = self.ports.get(&local.port())?;
-        let listens = |key: &&Key| {
-            self.get(**key)
-                .is_ok_and(|it| matches!(it.role, Role::Named(Some(_))) && it.name.covers(local))
-        };
-        let is_exact =
-            |key: &&Key| self.get(**key).is_ok_and(|it| !it.name.address.ip().is_unspecified());
-        let mut found: Vec<Key> = keys.iter().filter(listens).filter(is_exact).copied().collect();
-        if found.is_empty() {
-            found = keys.iter().filter(listens).copied().collect();
-        }
         self.turn = self.turn.wrapping_add(1);
-        (!found.is_empty()).then(|| found[self.turn % found.len()])
+        let keys = self.ports.get(&local.port())?;
+        let listens = |key: &Key| match self.get(*key) {
+            Ok(it) if matches!(it.role, Role::Named(Some(_))) && it.name.covers(local) => {
+                Some((*key, it.name.address.ip().is_unspecified()))
+            }
+            _ => None,
+        };
+        let of_kind = |is_any: bool| {
+            keys.iter().filter_map(listens).filter(move |it| it.1 == is_any).map(|it| it.0)
+        };
+        let is_any = of_kind(false).next().is_none();
+        let count = of_kind(is_any).count();
+        if count == 0 { None } else { of_kind(is_any).nth(self.turn % count) }
     }
 
     /// A listener, and the buffers of its connections.
@@ -205,6 +224,7 @@ impl Sockets {
     pub(super) fn lost(&mut self, key: Key) {
         if let Ok(socket) = self.get_mut(key) {
             socket.role = Role::Gone;
+            self.connections[key.index()] = NONE;
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The stack without its port and its clock: frames in, frames out, and sockets named by keys.
 //!
 //! ```text
-//! frame ─► link ─► flow? ──yes─► guard ─► connection ─┬─► dirty list ─► flush ─► frames
+//! frame ─► link ─► flow? ──yes─► guard ─► connection ─┬─► dirty list ─► flush ─► frames   (egress)
 //!           │        └─no─► listener: half open       └─► wheel: deadlines
 //!           └─ ARP, NDP                                └─► events for its holder
 //! ```
@@ -9,19 +9,22 @@
 //! A segment costs one look-up and touches one connection. What has nothing to send is on no list; what waits for time is in
 //! the wheel.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use rustix::io::Errno;
 use slab::Slab;
-use smoltcp::iface::{Config, Interface, PollResult, SocketSet};
+use smoltcp::iface::{Config, Interface, SocketSet};
 use smoltcp::socket::tcp::State;
-use smoltcp::wire::{HardwareAddress, IpCidr};
+use smoltcp::wire::{HardwareAddress, IpCidr, TcpControl, TcpSeqNumber as Number};
 
+use super::budget::Budget;
 use super::clock;
 use super::connection::{Connection, Stage};
 use super::device::{OnePacket, capabilities};
+use super::emit::emit;
+use super::flows::Flows;
 use super::guard::{Verdict, judge};
 use super::link::{Frame, Link};
 use super::listener::{HALF_OPEN_MAX, Name};
@@ -31,6 +34,9 @@ use super::sockets::Sockets;
 use super::wheel::{Due, Wheel};
 use crate::stack::{Event, Key};
 use mqttshim_port::{Capabilities, Mac, Transmit};
+
+/// How far beyond the numbers of a connection the next one of its flow begins at least (RFC 9293 §3.10.7.4, TIME-WAIT).
+const NUMBERS_APART: usize = 1 << 17;
 
 /// What a stack is made with.
 #[derive(Clone, Debug)]
@@ -45,17 +51,19 @@ pub(super) struct Setup {
 
 /// See the module.
 pub(super) struct Tcp {
-    iface: Interface,
+    /// smoltcp's, for its time and its addresses.
+    pub(super) iface: Interface,
     /// What has no connection is answered from here: ICMP, and segments of unknown flows.
     nobody: SocketSet<'static>,
     pub(super) link: Link,
     capabilities: Capabilities,
-    flows: HashMap<Flow, u32>,
+    pub(super) flows: Flows,
     pub(super) connections: Slab<Connection>,
+    pub(super) budget: Budget,
     pub(super) sockets: Sockets,
-    wheel: Wheel,
-    due: Vec<Due>,
-    dirty: VecDeque<u32>,
+    pub(super) wheel: Wheel,
+    pub(super) due: Vec<Due>,
+    pub(super) dirty: VecDeque<u32>,
     pub(super) searches: Vec<Search>,
     pub(super) events: Vec<Event>,
 }
@@ -80,8 +88,9 @@ impl Tcp {
             nobody: SocketSet::new(Vec::new()),
             link: Link::new(setup.mac, setup.addresses, setup.gateway),
             capabilities: setup.capabilities,
-            flows: HashMap::new(),
+            flows: Flows::default(),
             connections: Slab::new(),
+            budget: Budget::default(),
             sockets: Sockets::new(setup.seed),
             wheel: Wheel::new(),
             due: Vec::new(),
@@ -96,6 +105,7 @@ impl Tcp {
         let Frame::Packet(packet, from) = self.link.receive(frame, out) else {
             return self.found();
         };
+        let packet = &*packet;
         match arrival(packet, self.capabilities.checksums) {
             Arrival::Segment(segment) if self.link.is_own(segment.flow.local.ip()) => {
                 self.segment(now, segment, packet, from, out);
@@ -108,20 +118,24 @@ impl Tcp {
     fn segment(
         &mut self,
         now: Duration,
-        segment: Segment,
-        packet: &mut [u8],
+        mut segment: Segment<'_>,
+        packet: &[u8],
         from: Mac,
         out: &mut impl Transmit,
     ) {
-        if let Some(id) = self.flows.get(&segment.flow).copied() {
-            if self.known(now, id, &segment, packet, out) {
+        let mut first = self.flows.first_number(&segment.flow, now);
+        if let Some(id) = self.flows.find(&segment.flow, &self.connections) {
+            if self.known(now, id, &mut segment, out) {
                 return;
             }
+            let used = self.connections[id as usize].socket.send_unacknowledged();
+            first = first.max(used + NUMBERS_APART);
             self.remove(id);
         }
-        let is_first = segment.syn && segment.acknowledged.is_none() && !segment.rst;
         match self.sockets.listener(segment.flow.local) {
-            Some(listener) if is_first => self.open(now, listener, &segment, packet, from, out),
+            Some(listener) if segment.opens() => {
+                self.open(now, listener, &segment, from, first, out);
+            }
             _ => self.answer(now, packet, from, out),
         }
     }
@@ -131,49 +145,39 @@ impl Tcp {
         &mut self,
         now: Duration,
         id: u32,
-        segment: &Segment,
-        packet: &mut [u8],
+        segment: &mut Segment<'_>,
         out: &mut impl Transmit,
     ) -> bool {
         let connection = &mut self.connections[id as usize];
-        let mut length = packet.len();
+        let is_reset = segment.says.control == TcpControl::Rst;
         if let Some(place) = connection.place() {
-            match judge(segment, &place, &mut connection.window_told) {
+            match judge(&mut segment.says, &place, &mut connection.window_told) {
+                Verdict::Pass => {}
                 Verdict::Drop => return true,
                 Verdict::Reopen => return false,
-                Verdict::Challenge => {
-                    length =
-                        segment.clone().into_probe(packet, place.expected, place.unacknowledged);
-                }
-                Verdict::Pass { acknowledged, window } => {
-                    if let Some(number) = acknowledged {
-                        segment.acknowledge(packet, number);
-                    }
-                    if let Some(window) = window {
-                        segment.offer(packet, window);
-                    }
-                }
+                Verdict::Challenge => segment.make_probe(place.expected, place.unacknowledged),
             }
-        } else if segment.syn {
-            connection.begins_at(segment.sequence);
         }
-        let state = self.connections[id as usize].socket().state();
-        self.feed(now, id, &packet[..length], out);
-        self.touched(now, id, segment.rst.then_some(state));
+        if !self.budget.takes(segment.says.payload.len(), &connection.socket) {
+            return true;
+        }
+        let state = connection.socket.state();
+        self.feed(now, id, segment, out);
+        self.touched(now, id, is_reset.then_some(state));
         true
     }
 
-    /// Lets smoltcp have a packet of a connection.
-    fn feed(&mut self, now: Duration, id: u32, packet: &[u8], out: &mut impl Transmit) {
+    /// Lets smoltcp have a segment of a connection.
+    fn feed(&mut self, now: Duration, id: u32, segment: &Segment<'_>, out: &mut impl Transmit) {
         let connection = &mut self.connections[id as usize];
-        let mut device = OnePacket {
-            arrived: Some(packet),
-            out,
-            header: self.link.header(connection.mac.unwrap_or_default()),
-            capabilities: self.capabilities,
-            numbers: &mut connection.numbers,
-        };
-        self.iface.poll_ingress_single(clock::instant(now), &mut device, &mut connection.set);
+        let context = self.iface.context();
+        context.set_now(clock::instant(now));
+        let answer = connection.socket.process(context, &segment.ip(), &segment.says);
+        if let Some((ip, says)) = answer
+            && out.has_room()
+        {
+            emit(out, &self.link.header(connection.mac.unwrap_or_default()), &ip, &says);
+        }
     }
 
     /// Answers a packet that belongs to no connection: a ping, or a segment, with RST.
@@ -186,7 +190,6 @@ impl Tcp {
             out,
             header: self.link.header(from),
             capabilities: self.capabilities,
-            numbers: &mut None,
         };
         self.iface.poll_ingress_single(clock::instant(now), &mut device, &mut self.nobody);
     }
@@ -196,22 +199,21 @@ impl Tcp {
         &mut self,
         now: Duration,
         key: Key,
-        segment: &Segment,
-        packet: &[u8],
+        segment: &Segment<'_>,
         from: Mac,
+        first: Number,
         out: &mut impl Transmit,
     ) {
         self.make_room(key);
         let Some((listener, buffers)) = self.sockets.listening(key) else { return };
-        if !listener.has_room() {
+        if !listener.has_room() || !self.budget.takes_another() {
             return;
         }
         let Ok(name) = self.sockets.get(key).map(|socket| socket.name) else { return };
         let stage = Stage::HalfOpen(key);
-        let mut connection = Connection::new(segment.flow, name, Some(from), stage, buffers);
-        connection.begins_at(segment.sequence);
+        let mut connection = Connection::new(segment.flow, name, Some(from), stage, buffers, first);
         let local = segment.flow.local;
-        if connection.socket_mut().listen((local.ip(), local.port())).is_err() {
+        if connection.socket.listen((local.ip(), local.port())).is_err() {
             return;
         }
         let id = self.insert(connection);
@@ -219,7 +221,7 @@ impl Tcp {
         if let Some((listener, _)) = self.sockets.listening(key) {
             listener.begin(id, serial);
         }
-        self.feed(now, id, packet, out);
+        self.feed(now, id, segment, out);
         self.touched(now, id, None);
     }
 
@@ -250,9 +252,8 @@ impl Tcp {
     /// Takes a connection in.
     pub(super) fn insert(&mut self, mut connection: Connection) -> u32 {
         connection.serial = self.sockets.next_serial();
-        let flow = connection.flow;
         let id = self.connections.insert(connection) as u32;
-        self.flows.insert(flow, id);
+        self.flows.insert(id, &self.connections);
         id
     }
 
@@ -263,7 +264,7 @@ impl Tcp {
 
     /// Whether there is such a connection.
     pub(super) fn has_flow(&self, flow: Flow) -> bool {
-        self.flows.contains_key(&flow)
+        self.flows.find(&flow, &self.connections).is_some()
     }
 
     /// Lets smoltcp begin the card's own connect.
@@ -273,18 +274,14 @@ impl Tcp {
         flow: Flow,
     ) -> Result<(), Errno> {
         let context = self.iface.context();
-        connection
-            .socket_mut()
-            .connect(context, flow.remote, flow.local)
-            .map_err(|_| Errno::ADDRNOTAVAIL)
+        connection.socket.connect(context, flow.remote, flow.local).map_err(|_| Errno::ADDRNOTAVAIL)
     }
 
     /// Forgets a connection without a word to its client.
     pub(super) fn remove(&mut self, id: u32) {
+        self.flows.remove(id, &self.connections);
         let connection = self.connections.remove(id as usize);
-        if self.flows.get(&connection.flow) == Some(&id) {
-            self.flows.remove(&connection.flow);
-        }
+        self.budget.give_back(&connection);
         match connection.stage {
             Stage::HalfOpen(key) => self.sockets.half_open_over(key),
             Stage::Queued(key) => {
@@ -303,11 +300,17 @@ impl Tcp {
     /// Something happened to a connection: whoever is concerned is told, and what is due is noted. `reset_in`: a reset came,
     /// and in which state.
     pub(super) fn touched(&mut self, now: Duration, id: u32, reset_in: Option<State>) {
+        self.noted(id, reset_in);
+        self.schedule(now, id);
+    }
+
+    /// Something happened to a connection: whoever is concerned is told.
+    pub(super) fn noted(&mut self, id: u32, reset_in: Option<State>) {
         self.advance_stage(id);
         let connection = &mut self.connections[id as usize];
         connection.note_fin();
         if connection.has_bytes_for_nobody() {
-            connection.socket_mut().abort();
+            connection.socket.abort();
             connection.fail(Errno::CONNRESET);
         } else if connection.is_over() {
             match (reset_in, connection.stage) {
@@ -319,20 +322,21 @@ impl Tcp {
                 (None, _) => {}
             }
         }
-        if connection.stage == Stage::Orphaned && connection.socket().recv_queue() > 0 {
+        if connection.stage == Stage::Orphaned && connection.socket.recv_queue() > 0 {
             // Nobody will ever read it (RFC 9293 §3.10.4; RFC 1122 §4.2.2.13).
-            connection.socket_mut().abort();
+            connection.socket.abort();
         }
         self.free_flow(id);
         self.tell(id);
-        self.schedule(now, id);
+        let connection = &mut self.connections[id as usize];
+        connection.shrink();
+        self.budget.count(connection);
     }
 
     /// A connection that is over keeps nobody from the next one of its flow.
     pub(super) fn free_flow(&mut self, id: u32) {
-        let connection = &self.connections[id as usize];
-        if connection.is_over() && self.flows.get(&connection.flow) == Some(&id) {
-            self.flows.remove(&connection.flow);
+        if self.connections[id as usize].is_over() {
+            self.flows.remove(id, &self.connections);
         }
     }
 
@@ -340,7 +344,7 @@ impl Tcp {
     fn advance_stage(&mut self, id: u32) {
         let connection = &mut self.connections[id as usize];
         let Stage::HalfOpen(key) = connection.stage else { return };
-        let state = connection.socket().state();
+        let state = connection.socket.state();
         if matches!(state, State::SynReceived | State::Listen | State::Closed) {
             return;
         }
@@ -356,15 +360,15 @@ impl Tcp {
     pub(super) fn tell(&mut self, id: u32) {
         let connection = &mut self.connections[id as usize];
         let Some(key) = connection.key else { return };
-        let unread = connection.socket().recv_queue();
+        let unread = connection.socket.recv_queue();
         let is_gone = connection.error.is_some();
         let has_ended = is_gone || connection.is_finished;
         let is_connected = connection.stage == Stage::Connecting
-            && (is_gone || connection.socket().state() == State::Established);
+            && (is_gone || connection.socket.state() == State::Established);
         let is_news = has_ended && !connection.is_end_told || is_gone && !connection.is_error_told;
         let readable = unread > connection.told_bytes || is_news;
         let writable = is_connected
-            || (connection.is_full && (is_gone || connection.socket().can_send()))
+            || (connection.is_full && (is_gone || connection.socket.can_send()))
             || (is_news && is_gone);
         connection.told_bytes = unread;
         connection.is_end_told |= has_ended;
@@ -375,102 +379,6 @@ impl Tcp {
         if readable || writable {
             self.events.push(Event::Socket { key, readable, writable, ended: has_ended });
         }
-    }
-
-    /// Puts a connection on the dirty list if it has something to send now, and into the wheel for later.
-    pub(super) fn schedule(&mut self, now: Duration, id: u32) {
-        let connection = &mut self.connections[id as usize];
-        if connection.is_dirty {
-            return;
-        }
-        connection.bound_silence();
-        let instant = clock::instant(now);
-        match self.iface.poll_at(instant, &connection.set) {
-            Some(at) if at <= instant => self.soil(id),
-            Some(at) => {
-                let at = clock::millisecond(at);
-                if connection.armed.is_none_or(|armed| at < armed) {
-                    connection.armed = Some(at);
-                    self.wheel.put(Due { id, at });
-                }
-            }
-            None => self.reap(id),
-        }
-    }
-
-    /// Puts a connection on the dirty list.
-    pub(super) fn soil(&mut self, id: u32) {
-        let connection = &mut self.connections[id as usize];
-        if !connection.is_dirty {
-            connection.is_dirty = true;
-            self.dirty.push_back(id);
-        }
-    }
-
-    /// Forgets a connection that is over, unless somebody holds it still.
-    fn reap(&mut self, id: u32) {
-        let connection = &self.connections[id as usize];
-        let is_held =
-            matches!(connection.stage, Stage::Held | Stage::Connecting | Stage::Queued(_));
-        if connection.is_over() && !is_held {
-            self.remove(id);
-        }
-    }
-
-    /// Sends what there is to send, as long as the port takes it.
-    pub(super) fn flush(&mut self, now: Duration, out: &mut impl Transmit) {
-        self.ask(now, out);
-        for _ in 0..self.dirty.len() {
-            if !out.has_room() {
-                return;
-            }
-            let Some(id) = self.dirty.pop_front() else { return };
-            let Some(connection) = self.connections.get_mut(id as usize) else { continue };
-            if !std::mem::take(&mut connection.is_dirty) {
-                continue;
-            }
-            let Some(mac) = connection.mac else {
-                // Given up before anybody knew where to send its first segment.
-                self.reap(id);
-                continue;
-            };
-            let mut device = OnePacket {
-                arrived: None,
-                out,
-                header: self.link.header(mac),
-                capabilities: self.capabilities,
-                numbers: &mut connection.numbers,
-            };
-            let instant = clock::instant(now);
-            while self.iface.poll_egress(instant, &mut device, &mut connection.set)
-                != PollResult::None
-            {}
-            self.touched(now, id, None);
-        }
-    }
-
-    /// Deadlines that came.
-    pub(super) fn expire(&mut self, now: Duration) {
-        let mut due = std::mem::take(&mut self.due);
-        self.wheel.advance(now.as_millis() as u64, &mut due);
-        for entry in due.drain(..) {
-            if let Some(connection) = self.connections.get_mut(entry.id as usize)
-                && connection.armed == Some(entry.at)
-            {
-                connection.armed = None;
-                self.schedule(now, entry.id);
-            }
-        }
-        self.due = due;
-    }
-
-    /// When something is due; `None`: nothing ever, by itself.
-    pub(super) fn deadline(&self) -> Option<Duration> {
-        if !self.dirty.is_empty() {
-            return Some(Duration::ZERO);
-        }
-        let timer = self.wheel.next().map(Duration::from_millis);
-        [timer, self.next_ask()].into_iter().flatten().min()
     }
 
     /// The ends of a connection, for whoever got it from `name`.

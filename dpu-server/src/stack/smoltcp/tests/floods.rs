@@ -38,6 +38,6 @@ fn a_syn_that_finds_the_queue_full_is_let_in_when_it_comes_again() {
     }
     hand.from.set_port(3);
     assert!(hand.says(said("S", 10, 0, b"")).is_empty());
-    hand.tcp.accept(super::LISTENER, SERVED).unwrap();
+    hand.tcp.accept(hand.now, super::LISTENER, SERVED).unwrap();
     assert_eq!(hand.says(said("S", 10, 0, b""))[0].flags, "SA");
 }

@@ -95,7 +95,7 @@ impl Hand {
         self.theirs = answer[0].sequence;
         let answer = self.says(said("A", own + 1, self.theirs.wrapping_add(1), b""));
         assert!(answer.is_empty(), "{answer:?}");
-        self.tcp.accept(LISTENER, SERVED).unwrap();
+        self.tcp.accept(self.now, LISTENER, SERVED).unwrap();
     }
 
     /// What the holder of [`SERVED`] reads.
@@ -109,9 +109,12 @@ impl Hand {
     }
 
     pub(super) fn sends(&mut self, bytes: &[u8]) -> Vec<Heard> {
-        let outcome = self.tcp.send(SERVED, &[std::io::IoSlice::new(bytes)]);
+        let mut queue = Queue::default();
+        let part = [std::io::IoSlice::new(bytes)];
+        let outcome = self.tcp.send(self.now, SERVED, &part, &mut queue);
         assert_eq!(outcome, crate::stack::Sent::Bytes(bytes.len()));
-        self.waits(Duration::ZERO)
+        self.tcp.flush(self.now, &mut queue);
+        queue.frames.iter().map(|frame| heard(frame)).collect()
     }
 
     pub(super) fn closes(&mut self) -> Vec<Heard> {

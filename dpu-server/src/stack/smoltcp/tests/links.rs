@@ -93,3 +93,13 @@ fn a_refused_connect_says_so() {
         assert!(wire.sleep());
     }
 }
+
+#[test]
+fn nobody_connects_to_many_at_once() {
+    let mut tcp = stack(CLIENT_MAC, &["10.0.0.2/24", "fd00::2/64"]);
+    for many in ["10.0.0.255", "255.255.255.255", "224.0.0.1", "ff02::1"] {
+        let refused = tcp.connect(milliseconds(0), CLIENT, 0, at(many, PORT), &[]);
+        assert_eq!(refused, Err(rustix::io::Errno::NETUNREACH), "{many}");
+    }
+    assert!(tcp.connect(milliseconds(0), CLIENT, 0, at("10.0.0.254", PORT), &[]).is_ok());
+}

@@ -5,6 +5,8 @@ mod floods;
 mod hand;
 mod handshakes;
 mod links;
+mod memory;
+mod silence;
 mod streams;
 mod wire;
 

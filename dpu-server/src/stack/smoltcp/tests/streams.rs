@@ -1,6 +1,5 @@
 //! Bytes come through as they were written, whatever the wire does.
 
-use std::io::IoSlice;
 use std::time::Duration;
 
 use mqttshim_schema::How;
@@ -39,7 +38,7 @@ impl Stream {
         let (writer, reader) = self.keys();
         let rest = &self.bytes[self.written..];
         if !rest.is_empty() {
-            match wire.ends[self.from].send(writer, &[IoSlice::new(rest)]) {
+            match wire.writes(self.from, writer, rest) {
                 Sent::Bytes(count) => self.written += count,
                 Sent::Full => {}
                 Sent::Gone(error) => panic!("{error}"),
@@ -70,7 +69,7 @@ fn exchange(address: &str, faults: Faults, length: usize, seed: u64) -> Duration
     let mut wire = Wire::new(faults, seed);
     wire.ends[0].connect(wire.now, CLIENT, 0, at(address, PORT), &[]).unwrap();
     wire.settle();
-    while wire.ends[1].accept(LISTENER, SERVED).is_err() {
+    while wire.ends[1].accept(wire.now, LISTENER, SERVED).is_err() {
         assert!(wire.sleep() && wire.now < STALL_MAX, "no connection after {:?}", wire.now);
         wire.settle();
     }

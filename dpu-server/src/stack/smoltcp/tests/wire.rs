@@ -1,10 +1,12 @@
 //! Two stacks on a wire that loses, repeats, delays and reorders, all from one seed.
 
 use std::collections::BTreeMap;
+use std::io::IoSlice;
 use std::time::Duration;
 
 use super::{CLIENT_MAC, Queue, server, stack};
 use crate::stack::smoltcp::tcp::Tcp;
+use crate::stack::{Key, Sent};
 
 /// What a wire does to frames, each way.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,6 +59,15 @@ impl Wire {
             under_way: BTreeMap::new(),
             frames: 0,
         }
+    }
+
+    /// Lets one end write.
+    pub(super) fn writes(&mut self, end: usize, key: Key, bytes: &[u8]) -> Sent {
+        let mut queue = Queue::default();
+        let part = [IoSlice::new(bytes)];
+        let sent = self.ends[end].send(self.now, key, &part, &mut queue);
+        self.send(1 - end, queue);
+        sent
     }
 
     /// Lets everything happen that is due.

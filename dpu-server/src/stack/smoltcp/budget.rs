@@ -1,0 +1,83 @@
+//! How much memory the buffers of all connections take together, and what happens at the bound.
+//!
+//! Beyond it nobody new is let in: a SYN is not answered, so that the client comes again. Of those that are there each keeps
+//! a little ([`FLOOR_BYTES`]) for each direction, and gets no more: what its holder offers waits there, and a segment that
+//! would need more is dropped, as Linux does under pressure; the client sends it again. The window that was promised stays.
+
+use smoltcp::socket::tcp::Socket;
+
+use super::connection::Connection;
+
+/// All buffers together, in bytes, but for the floor.
+const BYTES_MAX: usize = 256 << 20;
+/// What a buffer may take in any case.
+const FLOOR_BYTES: usize = 2048;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Budget {
+    bytes_max: usize,
+    /// That all buffers have.
+    pub(super) bytes: usize,
+    /// Connections that were not begun.
+    pub(super) refused: u64,
+    /// Segments that were dropped.
+    pub(super) dropped: u64,
+}
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget { bytes_max: BYTES_MAX, bytes: 0, refused: 0, dropped: 0 }
+    }
+}
+
+impl Budget {
+    /// With another bound.
+    #[cfg(test)]
+    pub(super) fn of(bytes_max: usize) -> Budget {
+        Budget { bytes_max, ..Budget::default() }
+    }
+
+    fn is_exhausted(&self) -> bool {
+        self.bytes >= self.bytes_max
+    }
+
+    /// Notes what a connection's buffers have now.
+    pub(super) fn count(&mut self, connection: &mut Connection) {
+        let (receive, send) = connection.socket.buffer_storage();
+        self.bytes = self.bytes + receive + send - connection.counted_bytes;
+        connection.counted_bytes = receive + send;
+    }
+
+    /// A connection is gone.
+    pub(super) fn give_back(&mut self, connection: &Connection) {
+        self.bytes -= connection.counted_bytes;
+    }
+
+    /// Whether there is room for another connection.
+    pub(super) fn takes_another(&mut self) -> bool {
+        let takes = !self.is_exhausted();
+        self.refused += u64::from(!takes);
+        takes
+    }
+
+    /// Whether a connection may receive so many bytes more.
+    pub(super) fn takes(&mut self, bytes: usize, socket: &Socket<'_>) -> bool {
+        if bytes == 0 || !self.is_exhausted() {
+            return true;
+        }
+        let room = socket.buffer_storage().0.max(FLOOR_BYTES);
+        let takes = socket.recv_queue() + bytes <= room;
+        self.dropped += u64::from(!takes);
+        takes
+    }
+
+    /// How many of so many bytes a connection may take to send.
+    pub(super) fn sends(&self, bytes: usize, socket: &Socket<'_>) -> usize {
+        if !self.is_exhausted() {
+            return bytes;
+        }
+        let room = socket.buffer_storage().1.max(FLOOR_BYTES);
+        bytes.min(room.saturating_sub(socket.send_queue()))
+    }
+}

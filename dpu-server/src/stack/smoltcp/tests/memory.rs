@@ -1,0 +1,64 @@
+//! What buffers take, and what happens when all of them together have taken what they may.
+
+use super::hand::{Hand, SERVED, said};
+use super::{LISTENER, milliseconds};
+use crate::stack::smoltcp::budget::Budget;
+use crate::stack::{End, Key, Sent};
+
+#[test]
+fn a_connection_on_which_nothing_waits_holds_little_and_one_that_ended_nothing() {
+    let mut hand = Hand::new();
+    hand.connects(10);
+    assert_eq!(hand.tcp.budget.bytes, 0);
+    hand.window = 65_000;
+    let mut sequence = 11_u32;
+    for _ in 0..20 {
+        hand.says(said("A", sequence, hand.theirs + 1, &[7; 1400]));
+        sequence += 1400;
+    }
+    assert!(hand.tcp.budget.bytes >= 28_000, "{}", hand.tcp.budget.bytes);
+    while !hand.read().is_empty() {}
+    hand.sends(&[8; 60_000]);
+    assert!(hand.tcp.budget.bytes >= 60_000, "{}", hand.tcp.budget.bytes);
+    for bytes in [20_000, 40_000, 60_000] {
+        hand.says(said("A", sequence, hand.theirs + 1 + bytes, b""));
+    }
+    assert!(hand.tcp.budget.bytes <= 2048, "{}", hand.tcp.budget.bytes);
+    hand.tcp.close(SERVED, End::Reset);
+    hand.waits(milliseconds(1));
+    assert_eq!(hand.tcp.budget.bytes, 0);
+}
+
+#[test]
+fn at_the_bound_nobody_is_let_in_and_everybody_who_is_there_goes_on_slowly() {
+    let mut hand = Hand::new();
+    hand.tcp.budget = Budget::of(4096);
+    hand.connects(10);
+    hand.window = 0;
+    hand.says(said("A", 11, hand.theirs + 1, &[7; 1000]));
+    hand.sends(&[8; 4000]);
+    assert!(hand.tcp.budget.bytes >= 4096);
+    // More waits with the holder, and a segment beyond the floor is not taken, nor acknowledged.
+    let mut queue = super::Queue::default();
+    let part = [std::io::IoSlice::new(&[9; 4000])];
+    let Sent::Bytes(taken) = hand.tcp.send(hand.now, SERVED, &part, &mut queue) else { panic!() };
+    assert!(taken < 200, "{taken}");
+    assert!(hand.says(said("A", 1011, hand.theirs + 1, &[7; 1400])).is_empty());
+    assert_eq!(hand.tcp.budget.dropped, 1);
+    let client = hand.from;
+    hand.from.set_port(50_000);
+    assert!(hand.says(said("S", 10, 0, b"")).is_empty());
+    assert_eq!(hand.tcp.budget.refused, 1);
+    // What is read makes room for what comes again, and what is acknowledged for the next client.
+    hand.from = client;
+    assert_eq!(hand.read(), [7; 1000]);
+    hand.says(said("A", 1011, hand.theirs + 1, &[7; 1400]));
+    assert_eq!(hand.read(), [7; 1400]);
+    hand.window = 60_000;
+    hand.says(said("A", 2411, hand.theirs + 1, b""));
+    hand.says(said("A", 2411, hand.theirs + 4001 + taken as u32, b""));
+    hand.from.set_port(50_000);
+    let theirs = hand.says(said("S", 10, 0, b""))[0].sequence;
+    hand.says(said("A", 11, theirs.wrapping_add(1), b""));
+    assert!(hand.tcp.accept(hand.now, LISTENER, Key(20)).is_ok());
+}
