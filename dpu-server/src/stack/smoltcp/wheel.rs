@@ -13,6 +13,8 @@
 const SLOTS: usize = 256;
 const SLOT_BITS: u32 = 8;
 const LEVELS: usize = 3;
+/// Words of one bit a slot.
+const WORDS: usize = SLOTS / 64;
 /// Farthest a deadline may lie ahead, in milliseconds.
 const SPAN: u64 = 1 << (SLOT_BITS * LEVELS as u32);
 
@@ -29,12 +31,12 @@ pub(super) struct Due {
 struct Level {
     slots: Vec<Vec<Due>>,
     /// Which slots hold entries.
-    occupied: [u64; SLOTS / 64],
+    occupied: [u64; WORDS],
 }
 
 impl Level {
     fn new() -> Level {
-        Level { slots: vec![Vec::new(); SLOTS], occupied: [0; SLOTS / 64] }
+        Level { slots: vec![Vec::new(); SLOTS], occupied: [0; WORDS] }
     }
 
     fn put(&mut self, slot: usize, due: Due) {
@@ -47,11 +49,19 @@ impl Level {
         self.occupied[slot / 64] &= !(1 << (slot % 64));
     }
 
-    /// How many slots behind `from` the first occupied one is, counting round.
+    /// How many slots behind `from` the first occupied one is, counting round: a word at a time, the first one in two parts.
     fn first_after(&self, from: usize) -> Option<usize> {
-        (1..=SLOTS).find(|step| {
-            let slot = (from + step) % SLOTS;
-            self.occupied[slot / 64] & 1 << (slot % 64) != 0
+        let start = (from + 1) % SLOTS;
+        let behind_start = !0 << (start % 64);
+        (0..=WORDS).find_map(|step| {
+            let word = (start / 64 + step) % WORDS;
+            let bits = match step {
+                0 => self.occupied[word] & behind_start,
+                WORDS => self.occupied[word] & !behind_start,
+                _ => self.occupied[word],
+            };
+            let slot = word * 64 + bits.trailing_zeros() as usize;
+            (bits != 0).then(|| (slot + SLOTS - start) % SLOTS + 1)
         })
     }
 }
