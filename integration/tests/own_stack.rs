@@ -279,3 +279,27 @@ fn the_kernel_keeps_what_is_its_own() {
 fn any_socket() -> UdpSocket {
     UdpSocket::bind("[::]:0").unwrap()
 }
+
+#[test]
+fn frames_in_shared_memory_carry_a_fan_out_and_two_peers_one_after_the_other() {
+    needs!("mosquitto");
+    let folder = Folder::new();
+    let port = format!("mem:{}", folder.path().join("frames").display());
+    let more = ["--stack", "smoltcp", "--port", &port, "--address", "198.19.0.1/16"];
+    let card = Card::start_with(&folder, &more);
+    let broker = mosquitto(&folder, &card);
+    for (subscribers, payload) in [("300", "64"), ("20", "60000")] {
+        let target = format!("card=198.19.0.1:{},port={port}", broker.port());
+        let output = Command::new(paths::built("mqttshim"))
+            .args(["bench", "fanout", "--client", "wire", "--target", &target, "--rate", "50"])
+            .args(["--subscribers", subscribers, "--payload", payload])
+            .args(["--duration", "1", "--warmup", "0", "--slice", "0.5"])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{subscribers} subscribers: {said}");
+    }
+    card.await_metrics("the card distributed", |it| {
+        it.sum("mqttshim_deliveries_total", &[r#"by="card""#]) >= 300.0 * 45.0
+    });
+}

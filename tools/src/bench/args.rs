@@ -59,7 +59,10 @@ Exit status: 0 measured; 1 something failed, a lost or repeated message included
 #[derive(Args, Debug)]
 pub(crate) struct CommonArgs {
     /// A server: its name in the report, where it listens, the processes whose CPU time is its cost
-    #[arg(long = "target", value_name = "NAME=HOST:PORT[,pid=N[+N…]]")]
+    ///
+    /// With port= the clients of this target have TCP of their own on that port, whatever --client says: packet:INTERFACE, raw frames,
+    /// or mem:PATH, the memory of a card that runs with --port mem:PATH.
+    #[arg(long = "target", value_name = "NAME=HOST:PORT[,pid=N[+N…]][,port=packet:IF|mem:PATH]")]
     pub(super) targets: Vec<Target>,
     /// How to reach the servers: this machine's sockets, or raw frames on an interface
     #[arg(long, value_enum, default_value_t = Client::Kernel)]
@@ -126,6 +129,16 @@ pub(crate) struct FanoutArgs {
     /// Also measure a loop of send() in this program, with no broker at all
     #[arg(long)]
     pub(super) bare_send: bool,
+    /// Also measure a port that sends frames which are ready, with no stack at all
+    #[arg(long, value_name = "PORT", value_enum)]
+    pub(super) ready_frames: Vec<Ready>,
+}
+
+/// On which ports ready frames are sent.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Ready {
+    /// Memory shared with this program
+    Mem,
 }
 
 /// Arguments of `bench echo`.

@@ -1,8 +1,8 @@
 //! A reference target inside this program: the same bytes to every subscriber, with a plain loop of `send()`.
 //!
 //! What distribution costs when there is no broker at all, only the machine's own TCP. One thread, blocking on one epoll
-//! set. It speaks just enough MQTT to be measured by the same clients: CONNECT, SUBSCRIBE and PINGREQ are answered, and
-//! every PUBLISH goes unchanged to all who subscribed to anything. It is no broker: topics are not compared.
+//! set. It speaks just enough MQTT to be measured by the same clients ([`answer`]): every PUBLISH goes unchanged to all who subscribed to
+//! anything.
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -17,6 +17,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, sockopt};
 
+use super::answer::{Answer, answer};
 use super::mqtt;
 use super::rounds::Stop;
 
@@ -165,17 +166,14 @@ impl Room {
     /// Answers one packet; false ends the peer.
     fn answer(&mut self, index: usize, packet: &[u8]) -> bool {
         let Some(Some(peer)) = self.peers.get_mut(index) else { return false };
-        match packet[0] >> 4 {
-            1 => send_all(peer, &[0x20, 2, 0, 0]),
-            8 => {
+        match answer(packet) {
+            Answer::Bytes(bytes) => send_all(peer, &bytes),
+            Answer::Subscribed(bytes) => {
                 peer.subscribed = true;
-                // One filter a packet: the last byte is its QoS, the first two of the body its Packet Identifier.
-                let qos = packet[packet.len() - 1];
-                send_all(peer, &[0x90, 3, packet[2], packet[3], qos])
+                send_all(peer, &bytes)
             }
-            3 => {
-                let answered =
-                    mqtt::puback_for(packet).is_none_or(|puback| send_all(peer, &puback));
+            Answer::Distribute(puback) => {
+                let answered = puback.is_none_or(|puback| send_all(peer, &puback));
                 for place in &mut self.peers {
                     if place.as_ref().is_some_and(|p| p.subscribed && !send_all(p, packet)) {
                         *place = None;
@@ -183,9 +181,8 @@ impl Room {
                 }
                 answered
             }
-            4 => true,
-            12 => send_all(peer, &[0xd0, 0]),
-            _ => false,
+            Answer::Nothing => true,
+            Answer::End => false,
         }
     }
 }

@@ -27,6 +27,11 @@ impl Contestant {
         Ok(Contestant { target, subjects })
     }
 
+    /// A target that is a thread of this program.
+    pub(crate) fn of_thread(target: Target, thread: u32) -> Contestant {
+        Contestant { target, subjects: vec![("thread".to_owned(), Subject::OwnThread(thread))] }
+    }
+
     /// What its subjects have cost so far.
     pub(crate) fn costs(&self) -> Result<Vec<Cost>> {
         let read = |(name, subject): &(String, Subject)| {

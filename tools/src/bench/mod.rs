@@ -8,6 +8,7 @@
 //!
 //! Measures MQTT 3.1.1 over plain TCP at QoS 0 and 1. Starts no server; only the bare sender is ours.
 
+mod answer;
 mod args;
 mod bare;
 mod connect;
@@ -18,9 +19,11 @@ mod kernel;
 mod ledger;
 mod measure;
 mod mqtt;
+mod ready;
 mod report;
 mod rounds;
 mod scene;
+mod several;
 mod stage;
 mod target;
 mod transport;
@@ -60,7 +63,8 @@ fn run_fanout(args: &FanoutArgs) -> Result<Report> {
     let qos = common.qos.unwrap_or(0);
     let most = u64::from(args.subscribers.iter().copied().max().unwrap_or(0)) + 1;
     // The bare sender's ends of its connections are descriptors of this process too.
-    let scene = Scene::new(common, args.bare_send, most * (common.targets.len() as u64 + 2))?;
+    let all = most * (common.targets.len() as u64 + 2);
+    let scene = Scene::new(common, args.bare_send, &args.ready_frames, (most, all))?;
     let summary = format!(
         "{} B payload · QoS {qos} · {} messages/s · {} s each in turns of {} s · {}",
         common.payload,
@@ -97,7 +101,7 @@ fn run_echo(args: &EchoArgs) -> Result<Report> {
     let common = &args.common;
     let qos = common.qos.unwrap_or(1);
     let most = u64::from(args.connections.iter().copied().max().unwrap_or(0));
-    let scene = Scene::new(common, false, most * common.targets.len() as u64)?;
+    let scene = Scene::new(common, false, &[], (most, most * common.targets.len() as u64))?;
     let summary = format!(
         "{} B payload · QoS {qos} · {} s each in turns of {} s · {}",
         common.payload,

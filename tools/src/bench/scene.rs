@@ -1,21 +1,29 @@
 //! Who is measured, and how they are reached: everything that exists for the whole of a run.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use mqttshim_port::mem::Mem;
 
-use super::args::{Cidr, Client, CommonArgs};
+use super::args::{Cidr, Client, CommonArgs, Ready};
 use super::bare::BareSender;
-use super::cpu::{self, Subject};
+use super::cpu;
 use super::kernel::KernelTransport;
 use super::measure::Contestant;
+use super::ready::ReadyFrames;
 use super::report::{Described, Report};
 use super::rounds::Stop;
+use super::several::Several;
 use super::target::Target;
 use super::transport::Transport;
 use super::wire::veth::VethPair;
-use super::wire::{WireConfig, WireTransport};
+use super::wire::{CONNECTIONS_PER_ADDRESS, PortName, WireConfig, WireTransport};
+
+/// Where ready frames come from: set aside for benchmarks (RFC 2544), and not what `--setup-veth` uses.
+const READY_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 19, 254, 1);
+/// Leaves room for topic and headers in a frame of the usual size.
+const READY_PAYLOAD_MAX: u32 = 1300;
 
 /// The scene of a run: who is measured, and how they are reached.
 pub(super) struct Scene {
@@ -23,29 +31,49 @@ pub(super) struct Scene {
     pub(super) contestants: Vec<Contestant>,
     // Declared in this order so that the sender is gone before its interface.
     _bare: Option<BareSender>,
+    _ready: Vec<ReadyFrames>,
     veth: Option<VethPair>,
-    wire: Option<WireConfig>,
+    ways: Vec<Way>,
     /// Set by a signal.
     pub(super) stop: Stop,
 }
 
+/// How some of the targets are reached.
+#[derive(Debug)]
+struct Way {
+    targets: Vec<SocketAddr>,
+    /// `None`: through this machine's sockets.
+    wire: Option<WireConfig>,
+}
+
 impl Scene {
-    /// Makes what the arguments ask for; `connections` is how many there will be at once.
-    pub(super) fn new(args: &CommonArgs, bare_send: bool, connections: u64) -> Result<Scene> {
-        if args.targets.is_empty() && !bare_send {
+    /// Makes what the arguments ask for; `connections` is how many there will be at once, of one target and in all.
+    pub(super) fn new(
+        args: &CommonArgs,
+        bare_send: bool,
+        ready_frames: &[Ready],
+        connections: (u64, u64),
+    ) -> Result<Scene> {
+        if args.targets.is_empty() && !bare_send && ready_frames.is_empty() {
             bail!("nothing to measure: name at least one --target");
         }
         if args.slice.is_zero() || args.duration.is_zero() {
             bail!("--slice and --duration must be more than zero");
         }
         let stop = Stop::on_signals()?;
-        raise_descriptor_limit(connections)?;
+        // Connections on frames are no descriptors.
+        let is_on_sockets = args.client == Client::Kernel || bare_send;
+        if is_on_sockets && (bare_send || args.targets.iter().any(|target| target.port.is_none())) {
+            raise_descriptor_limit(connections.1)?;
+        }
         let veth = args.setup_veth.then(VethPair::create).transpose()?;
         let server = veth.as_ref().map(|pair| IpAddr::V4(pair.server));
-        let moved = |target: &Target| server.map_or_else(|| target.clone(), |ip| target.at(ip));
-        let mut targets: Vec<_> = args.targets.iter().map(moved).collect();
-        let mut contestants: Vec<_> =
-            targets.iter().cloned().map(Contestant::new).collect::<Result<_>>()?;
+        let moved = |target: &Target| match server {
+            Some(ip) if target.port.is_none() => target.at(ip),
+            _ => target.clone(),
+        };
+        let targets = args.targets.iter().map(moved);
+        let mut contestants: Vec<_> = targets.map(Contestant::new).collect::<Result<_>>()?;
         let mut bare = None;
         if bare_send {
             let ip = server.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
@@ -53,23 +81,32 @@ impl Scene {
                 bail!("--bare-send with --client wire needs --setup-veth");
             }
             let sender = BareSender::start(ip)?;
-            let name = "bare send loop".to_owned();
-            let target = Target { name, address: sender.address, pids: Vec::new() };
-            let subjects = vec![("thread".to_owned(), Subject::OwnThread(sender.thread))];
-            targets.push(target.clone());
-            contestants.push(Contestant { target, subjects });
+            let target = Target::new("bare send loop", sender.address);
+            contestants.push(Contestant::of_thread(target, sender.thread));
             bare = Some(sender);
         }
-        let wire = wire_config(args, veth.as_ref(), &targets)?;
-        Ok(Scene { contestants, _bare: bare, veth, wire, stop })
+        let mut ready = Vec::new();
+        for kind in ready_frames {
+            let (sender, contestant) = start_ready(*kind, args.payload)?;
+            contestants.push(contestant);
+            ready.push(sender);
+        }
+        let targets: Vec<_> = contestants.iter().map(|it| it.target.clone()).collect();
+        let ways = ways(args, veth.as_ref(), &targets, connections.0)?;
+        Ok(Scene { contestants, _bare: bare, _ready: ready, veth, ways, stop })
     }
 
     /// A transport without connections.
     pub(super) fn transport(&self) -> Result<Box<dyn Transport>> {
-        Ok(match &self.wire {
-            Some(config) => Box::new(WireTransport::new(config.clone())?),
-            None => Box::new(KernelTransport::new()?),
-        })
+        let mut parts = Vec::new();
+        for way in &self.ways {
+            let part: Box<dyn Transport> = match &way.wire {
+                Some(config) => Box::new(WireTransport::new(config.clone())?),
+                None => Box::new(KernelTransport::new()?),
+            };
+            parts.push((way.targets.clone(), part));
+        }
+        Ok(Box::new(Several::new(parts)))
     }
 
     /// Names everybody in the report.
@@ -91,10 +128,70 @@ pub(super) fn describe(contestant: &Contestant) -> Described {
     }
 }
 
-fn wire_config(
+/// Starts a card of ready frames.
+fn start_ready(kind: Ready, payload: u32) -> Result<(ReadyFrames, Contestant)> {
+    if payload > READY_PAYLOAD_MAX {
+        bail!("--ready-frames sends one frame a message: --payload is at most {READY_PAYLOAD_MAX}");
+    }
+    match kind {
+        Ready::Mem => {
+            let name = format!("mqttshim-bench-{}.frames", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            let sender = ReadyFrames::start(Mem::listen(&path)?, READY_ADDRESS)?;
+            let mut target = Target::new("ready frames, mem", sender.address);
+            target.port = Some(PortName::Mem(path));
+            let contestant = Contestant::of_thread(target, sender.thread);
+            Ok((sender, contestant))
+        }
+    }
+}
+
+/// How all targets are reached, for `connections` to each.
+fn ways(
     args: &CommonArgs,
     veth: Option<&VethPair>,
     targets: &[Target],
+    connections: u64,
+) -> Result<Vec<Way>> {
+    let ack_delay = args.ack_delay.map(Duration::from_millis);
+    let mut ways = Vec::new();
+    let usual: Vec<_> = targets.iter().filter(|target| target.port.is_none()).collect();
+    if !usual.is_empty() {
+        let wire = wire_config(args, veth, usual[0], connections * usual.len() as u64)?;
+        ways.push(Way { targets: usual.iter().map(|target| target.address).collect(), wire });
+    }
+    let mut ports: Vec<&PortName> = Vec::new();
+    for port in targets.iter().filter_map(|target| target.port.as_ref()) {
+        if !ports.contains(&port) {
+            ports.push(port);
+        }
+    }
+    for port in ports {
+        let there = targets.iter().filter(|target| target.port.as_ref() == Some(port));
+        let targets: Vec<_> = there.map(|target| target.address).collect();
+        let Some(IpAddr::V4(first)) = targets.first().map(SocketAddr::ip) else {
+            bail!("our own TCP speaks IPv4 only");
+        };
+        let addresses = addresses(connections * targets.len() as u64)?;
+        let config =
+            WireConfig { port: port.clone(), address: beside(first), addresses, ack_delay };
+        ways.push(Way { targets, wire: Some(config) });
+    }
+    Ok(ways)
+}
+
+/// How many addresses carry so many connections.
+fn addresses(connections: u64) -> Result<u32> {
+    let needed = connections.div_ceil(u64::from(CONNECTIONS_PER_ADDRESS)).max(1);
+    u32::try_from(needed).context("too many connections")
+}
+
+/// How the targets that say nothing themselves are reached; `first` is one of them.
+fn wire_config(
+    args: &CommonArgs,
+    veth: Option<&VethPair>,
+    first: &Target,
+    connections: u64,
 ) -> Result<Option<WireConfig>> {
     if args.client == Client::Kernel {
         if args.interface.is_some() || args.setup_veth || args.client_address.is_some() {
@@ -103,19 +200,20 @@ fn wire_config(
         return Ok(None);
     }
     let ack_delay = args.ack_delay.map(Duration::from_millis);
+    let addresses = addresses(connections)?;
     if let Some(pair) = veth {
-        let interface = pair.client_end.clone();
-        return Ok(Some(WireConfig { interface, address: pair.client, ack_delay }));
+        let port = PortName::Packet(pair.client_end.clone());
+        return Ok(Some(WireConfig { port, address: pair.client, addresses, ack_delay }));
     }
     let Some(interface) = args.interface.clone() else {
         bail!("--client wire needs --interface IF, or --setup-veth to make one");
     };
-    let address = match (args.client_address, targets.first().map(|target| target.address.ip())) {
+    let address = match (args.client_address, first.address.ip()) {
         (Some(Cidr(address)), _) => address,
-        (None, Some(IpAddr::V4(first))) => beside(first),
+        (None, IpAddr::V4(first)) => beside(first),
         _ => bail!("--client wire speaks IPv4 only"),
     };
-    Ok(Some(WireConfig { interface, address, ack_delay }))
+    Ok(Some(WireConfig { port: PortName::Packet(interface), address, addresses, ack_delay }))
 }
 
 /// The address next to `server`, still in the same /24 and neither its first nor its last.

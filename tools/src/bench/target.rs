@@ -1,9 +1,11 @@
-//! What is measured: `NAME=HOST:PORT[,pid=N[+N…]]`.
+//! What is measured: `NAME=HOST:PORT[,pid=N[+N…]][,port=PORT]`.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
 use serde::Serialize;
+
+use super::wire::PortName;
 
 /// A server under measurement.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
@@ -14,6 +16,9 @@ pub(crate) struct Target {
     pub(crate) address: SocketAddr,
     /// Processes whose CPU is its cost.
     pub(crate) pids: Vec<u32>,
+    /// Where the clients' frames for it go; `None`: the way of the whole run.
+    #[serde(skip)]
+    pub(crate) port: Option<PortName>,
 }
 
 /// Why a target is not understood.
@@ -29,8 +34,11 @@ pub(crate) enum TargetError {
     #[error("{0:?} is not a process id")]
     Pid(String),
     /// Something after the address.
-    #[error("{0:?} is not an attribute of a target (there is only pid=)")]
+    #[error("{0:?} is not an attribute of a target (there are pid= and port=)")]
     Attribute(String),
+    /// The port.
+    #[error("{0}")]
+    Port(String),
 }
 
 impl FromStr for Target {
@@ -44,15 +52,22 @@ impl FromStr for Target {
         if name.is_empty() {
             return Err(TargetError::Form);
         }
-        let mut pids = Vec::new();
+        let mut target = Target::new(name, resolve(address)?);
         for part in parts {
-            let list =
-                part.strip_prefix("pid=").ok_or_else(|| TargetError::Attribute(part.to_owned()))?;
-            for pid in list.split('+') {
-                pids.push(pid.parse().map_err(|_| TargetError::Pid(pid.to_owned()))?);
+            match part.split_once('=') {
+                Some(("pid", list)) => {
+                    for pid in list.split('+') {
+                        let number = pid.parse().map_err(|_| TargetError::Pid(pid.to_owned()))?;
+                        target.pids.push(number);
+                    }
+                }
+                Some(("port", port)) => {
+                    target.port = Some(port.parse().map_err(TargetError::Port)?);
+                }
+                _ => return Err(TargetError::Attribute(part.to_owned())),
             }
         }
-        Ok(Target { name: name.to_owned(), address: resolve(address)?, pids })
+        Ok(target)
     }
 }
 
@@ -68,6 +83,11 @@ fn resolve(text: &str) -> Result<SocketAddr, TargetError> {
 }
 
 impl Target {
+    /// A target of no process, reached as the run's clients reach theirs.
+    pub(crate) fn new(name: &str, address: SocketAddr) -> Target {
+        Target { name: name.to_owned(), address, pids: Vec::new(), port: None }
+    }
+
     /// The same server under another address.
     pub(crate) fn at(&self, ip: IpAddr) -> Target {
         Target { address: SocketAddr::new(ip, self.address.port()), ..self.clone() }
@@ -84,6 +104,17 @@ mod tests {
         assert_eq!(target.name, "plain");
         assert_eq!(target.address, SocketAddr::from(([127, 0, 0, 1], 1883)));
         assert_eq!(target.pids, [12, 13]);
+    }
+
+    #[test]
+    fn a_target_may_have_a_way_of_its_own() {
+        let target: Target = "card=10.0.0.1:1883,port=mem:/run/card,pid=7".parse().unwrap();
+        assert_eq!(target.port, Some(PortName::Mem("/run/card".into())));
+        assert_eq!(target.pids, [7]);
+        let target: Target = "card=10.0.0.1:1883,port=packet:veth0".parse().unwrap();
+        assert_eq!(target.port, Some(PortName::Packet("veth0".into())));
+        let refused = "card=1883,port=veth0".parse::<Target>();
+        assert!(matches!(refused, Err(TargetError::Port(_))), "{refused:?}");
     }
 
     #[test]

@@ -113,6 +113,21 @@ fn an_echo_is_measured() {
 }
 
 #[test]
+fn frames_that_are_ready_are_measured_in_shared_memory() {
+    let Some(broker) = Broker::start(None) else { return };
+    let output = mqttshim()
+        .args(["bench", "fanout", "--ready-frames", "mem", "--subscribers", "1,200"])
+        .args(["--rate", "100", "--qos", "1", "--payload", "1300"])
+        .args(["--target", &broker.target("plain")])
+        .args(SHORT)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let table = stdout(&output);
+    assert!(table.contains("ready frames, mem") && table.contains(" 0 frames lost"), "{table}");
+}
+
+#[test]
 fn only_the_servers_kernel_is_measured_on_the_wire() {
     let Some(namespace) = Namespace::new("wire") else {
         skip("raw frames need root and iproute2");

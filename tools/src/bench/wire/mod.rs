@@ -1,11 +1,12 @@
 //! TCP clients of our own on raw frames, so that only the server's kernel is in the figures.
 //!
 //! ```text
-//! send() ──► Tcp ──► frame ──► AF_PACKET ──► veth ──► the server's kernel ──► server
+//! send() ──► Tcp ──► frame ──► AF_PACKET ──► veth ──► the server's kernel, or the card's AF_XDP ──► server
 //!                                 ◄── ring, stamped by the kernel on arrival ◄──
+//!                          └─► memory shared with the card
 //! ```
 //!
-//! One address that no kernel owns, so nobody else answers for it; a hardware address that is not the interface's, so
+//! Addresses that no kernel owns, so nobody else answers for them; a hardware address that is not the interface's, so
 //! the interface's own kernel ignores the frames; one connection per port. Arrivals are read in bursts while napping
 //! between them: no frame wakes this process, so the server does not pay for the wake-ups of its clients. Acknowledgements
 //! wait for the end of a burst, since the server's kernel handles them on this process's CPU and they would get in the way
@@ -13,6 +14,7 @@
 
 pub(crate) mod frame;
 mod packet;
+mod port;
 mod tcp;
 pub(crate) mod veth;
 
@@ -23,16 +25,17 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use self::frame::{Frame, Mac, Path, Segment, flags};
-use self::packet::{FrameBatch, PacketSocket};
+use self::packet::FrameBatch;
+use self::port::Port;
 use self::tcp::{AckDue, Progress, Tcp};
 use super::transport::{Connection, Event, Transport, What, now_ns};
 
+pub(crate) use self::port::PortName;
+
 /// Our first port.
 const PORT_FIRST: u16 = 10_000;
-/// Connections one address can carry.
-const CONNECTIONS_MAX: usize = (u16::MAX - PORT_FIRST) as usize;
-/// Longest nap between two looks at the ring.
-const NAP: Duration = Duration::from_micros(100);
+/// Connections one address carries.
+pub(crate) const CONNECTIONS_PER_ADDRESS: u32 = 50_000;
 /// How often retransmission timers are looked at.
 const TIMERS_EVERY_NS: u64 = 50_000_000;
 /// How long to look for a hardware address.
@@ -47,18 +50,41 @@ const BURST: usize = 4096;
 /// How a [`WireTransport`] is set up.
 #[derive(Clone, Debug)]
 pub(crate) struct WireConfig {
-    /// Interface the frames go out of.
-    pub(crate) interface: String,
-    /// Our address.
+    /// Where the frames go.
+    pub(crate) port: PortName,
+    /// Our address, the first of [`WireConfig::addresses`].
     pub(crate) address: Ipv4Addr,
+    /// How many addresses we have, one after the other.
+    pub(crate) addresses: u32,
     /// How long an acknowledgement waits; `None` is until a burst of frames ends, at most [`ACK_NS_MAX`].
     pub(crate) ack_delay: Option<Duration>,
+}
+
+impl WireConfig {
+    /// One of our addresses.
+    fn nth(&self, at: u32) -> Ipv4Addr {
+        Ipv4Addr::from(u32::from(self.address).wrapping_add(at))
+    }
+
+    /// Which of our addresses this is.
+    fn place(&self, address: Ipv4Addr) -> Option<u32> {
+        let at = u32::from(address).wrapping_sub(u32::from(self.address));
+        (at < self.addresses).then_some(at)
+    }
+
+    /// The connection that a path leads to.
+    fn connection(&self, path: Path) -> Option<Connection> {
+        let port = u32::from(path.to_port.checked_sub(PORT_FIRST)?);
+        let address = self.place(path.to)?;
+        (port < CONNECTIONS_PER_ADDRESS)
+            .then(|| Connection(address * CONNECTIONS_PER_ADDRESS + port))
+    }
 }
 
 /// The transport.
 #[derive(Debug)]
 pub(crate) struct WireTransport {
-    socket: PacketSocket,
+    port: Port,
     link: Link,
     lost: u64,
     prompt: bool,
@@ -77,7 +103,8 @@ struct Link {
     /// Acknowledgements that may wait, oldest first.
     delayed: VecDeque<(u64, Connection)>,
     timers_at_ns: u64,
-    claimed: Option<Mac>,
+    /// An address of ours that somebody else has.
+    claimed: Option<(Ipv4Addr, Mac)>,
     /// Connections that ended outside a received frame.
     ended: Vec<(Connection, &'static str)>,
 }
@@ -94,7 +121,7 @@ struct Line {
 impl WireTransport {
     /// Opens the interface and makes sure nobody owns our address.
     pub(crate) fn new(config: WireConfig) -> Result<WireTransport> {
-        let socket = PacketSocket::open(&config.interface)?;
+        let port = Port::open(&config.port)?;
         let id = std::process::id().to_be_bytes();
         let link = Link {
             // Locally administered, unicast (IEEE 802 §8.2).
@@ -109,23 +136,26 @@ impl WireTransport {
             claimed: None,
             ended: Vec::new(),
         };
-        let mut wire = WireTransport { socket, link, lost: 0, prompt: false };
+        let mut wire = WireTransport { port, link, lost: 0, prompt: false };
         wire.probe()?;
         Ok(wire)
     }
 
     /// RFC 5227 §2.1: asks, from no address, whether somebody has ours.
     fn probe(&mut self) -> Result<()> {
-        let (mac, ours) = (self.link.mac, self.link.config.address);
-        self.link.out.push(|out| frame::put_arp_request(out, mac, Ipv4Addr::UNSPECIFIED, ours));
+        let mac = self.link.mac;
+        for at in 0..self.link.config.addresses {
+            let ours = self.link.config.nth(at);
+            self.link.out.push(|out| frame::put_arp_request(out, mac, Ipv4Addr::UNSPECIFIED, ours));
+        }
         let until = now_ns() + PROBE_NS;
         while now_ns() < until {
             self.pass(&mut |_| ())?;
-            if let Some(owner) = self.link.claimed {
+            if let Some((ours, owner)) = self.link.claimed {
                 let at = owner.map(|byte| format!("{byte:02x}")).join(":");
                 bail!("{ours} is taken by {at}: name a free one with --client-address");
             }
-            self.socket.wait(Duration::from_millis(5))?;
+            self.port.wait(Duration::from_millis(5), true)?;
         }
         Ok(())
     }
@@ -138,7 +168,7 @@ impl WireTransport {
             }
             let now = now_ns();
             if now > started + RESOLVE_NS {
-                let on = &self.link.config.interface;
+                let on = &self.link.config.port;
                 bail!("nobody on {on} answers for {target}: is it the address of the other end?");
             }
             if now > asked + 200_000_000 {
@@ -147,16 +177,16 @@ impl WireTransport {
                 self.link.out.push(|out| frame::put_arp_request(out, mac, ours, target));
             }
             self.pass(&mut |_| ())?;
-            self.socket.wait(Duration::from_millis(5))?;
+            self.port.wait(Duration::from_millis(5), true)?;
         }
     }
 
     /// Handles what is in the ring and sends what that asks for. Returns the number of frames.
     fn pass(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> Result<usize> {
         let link = &mut self.link;
-        let count = self
-            .socket
-            .receive(BURST, &mut |frame, at_ns| link.handle_frame(frame, at_ns, &mut *sink))?;
+        let count = self.port.receive(BURST, self.prompt, &mut |frame, at_ns| {
+            link.handle_frame(frame, at_ns, &mut *sink)
+        })?;
         self.link.handle_timers(now_ns(), count == 0 || self.prompt);
         self.flush()?;
         for (connection, reason) in std::mem::take(&mut self.link.ended) {
@@ -169,25 +199,24 @@ impl WireTransport {
 
 impl Link {
     fn handle_frame(&mut self, bytes: &[u8], at_ns: u64, sink: &mut dyn FnMut(Event<'_>)) {
-        let ours = self.config.address;
         match frame::parse(bytes) {
-            Some(Frame::ArpRequest { sender_mac, sender, target }) if target == ours => {
-                if sender == ours {
-                    self.claimed = Some(sender_mac);
+            Some(Frame::ArpRequest { sender_mac, sender, target })
+                if self.config.place(target).is_some() =>
+            {
+                if self.config.place(sender).is_some() {
+                    self.claimed = Some((sender, sender_mac));
                 }
                 let mac = self.mac;
-                self.out.push(|out| frame::put_arp_reply(out, mac, ours, sender_mac, sender));
+                self.out.push(|out| frame::put_arp_reply(out, mac, target, sender_mac, sender));
             }
             Some(Frame::ArpReply { sender_mac, sender }) => {
-                if sender == ours {
-                    self.claimed = Some(sender_mac);
+                if self.config.place(sender).is_some() {
+                    self.claimed = Some((sender, sender_mac));
                 } else if self.peers.iter().all(|(peer, _)| *peer != sender) {
                     self.peers.push((sender, sender_mac));
                 }
             }
-            Some(Frame::Tcp(path, segment)) if path.to == ours => {
-                self.handle_segment(path, &segment, at_ns, sink);
-            }
+            Some(Frame::Tcp(path, segment)) => self.handle_segment(path, &segment, at_ns, sink),
             _ => {}
         }
     }
@@ -199,13 +228,12 @@ impl Link {
         at_ns: u64,
         sink: &mut dyn FnMut(Event<'_>),
     ) {
-        let index = usize::from(path.to_port.wrapping_sub(PORT_FIRST));
-        let Some(line) = self.connections.get_mut(index) else { return };
+        let Some(connection) = self.config.connection(path) else { return };
+        let Some(line) = self.connections.get_mut(connection.index()) else { return };
         let expected = (line.path.to, line.path.to_port);
         if expected != (path.from, path.from_port) {
             return;
         }
-        let connection = Connection(u32::from(path.to_port - PORT_FIRST));
         if line.tcp.is_closed() {
             self.refuse(path, segment);
             return;
@@ -289,7 +317,7 @@ impl Link {
             if line.tcp.next_deadline().is_none_or(|deadline| now < deadline) {
                 continue;
             }
-            let connection = Connection(u32::try_from(index).expect("at most CONNECTIONS_MAX"));
+            let connection = Connection(u32::try_from(index).expect("they are numbered by u32"));
             if let Progress::Closed(reason) = line.tcp.handle_timeout(now) {
                 self.ended.push((connection, reason));
             }
@@ -319,14 +347,16 @@ impl Transport for WireTransport {
             bail!("--client wire speaks IPv4 only, not {target}");
         };
         let index = self.link.connections.len();
-        if index >= CONNECTIONS_MAX {
-            bail!("--client wire has {CONNECTIONS_MAX} ports in all; ask for fewer subscribers");
+        let connection = Connection(u32::try_from(index).context("too many connections")?);
+        let address = connection.0 / CONNECTIONS_PER_ADDRESS;
+        if address >= self.link.config.addresses {
+            bail!("there are {index} connections, and no address for more");
         }
         let to = self.resolve(*target.ip())?;
-        let connection = Connection(u32::try_from(index).context("bounded above")?);
+        let place = u16::try_from(connection.0 % CONNECTIONS_PER_ADDRESS).context("bounded")?;
         let path = Path {
-            from: self.link.config.address,
-            from_port: PORT_FIRST + u16::try_from(index).context("bounded above")?,
+            from: self.link.config.nth(address),
+            from_port: PORT_FIRST + place,
             to: *target.ip(),
             to_port: target.port(),
         };
@@ -346,7 +376,7 @@ impl Transport for WireTransport {
 
     fn flush(&mut self) -> Result<()> {
         self.link.build(now_ns());
-        if self.link.out.len() > 0 { self.socket.send(&mut self.link.out) } else { Ok(()) }
+        if self.link.out.len() > 0 { self.port.send(&mut self.link.out) } else { Ok(()) }
     }
 
     fn poll(&mut self, wait: Duration, sink: &mut dyn FnMut(Event<'_>)) -> Result<()> {
@@ -354,11 +384,7 @@ impl Transport for WireTransport {
         if self.pass(sink)? > 0 || wait.is_zero() {
             return Ok(());
         }
-        if self.prompt {
-            self.socket.wait(wait)?;
-        } else {
-            std::thread::sleep(wait.min(NAP));
-        }
+        self.port.wait(wait, self.prompt)?;
         self.pass(sink)?;
         Ok(())
     }
@@ -374,11 +400,13 @@ impl Transport for WireTransport {
     }
 
     fn describe(&mut self) -> String {
-        self.lost += u64::from(self.socket.take_lost());
-        format!(
-            "own TCP on raw frames of {}: the clients' kernel is not in these figures; {} frames lost in the ring",
-            self.link.config.interface, self.lost
-        )
+        self.lost += self.port.take_lost();
+        let port = &self.link.config.port;
+        let what = match port {
+            PortName::Packet(_) => "the clients' kernel is not in these figures",
+            PortName::Mem(_) => "no kernel carries these frames, and this program stamps them",
+        };
+        format!("own TCP on frames of {port}: {what}; {} frames lost", self.lost)
     }
 }
 

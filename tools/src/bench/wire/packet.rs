@@ -75,12 +75,14 @@ impl FrameBatch {
         self.ends.len()
     }
 
-    fn frames(&self) -> impl Iterator<Item = &[u8]> {
+    /// The frames, in order.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
     }
 
-    fn clear(&mut self) {
+    /// Forgets them.
+    pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
     }
