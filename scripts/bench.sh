@@ -2,6 +2,8 @@
 # The benchmarks behind docs/performance.md, each a comparison of brokers that take turns in one run:
 #   wire kernel   fan-out over raw frames, and over the kernel's sockets beside a bare send loop
 #   qos1          both with QoS 1, acknowledged by every subscriber
+#   mem           our own TCP/IP with frames in shared memory, beside frames that are ready, and brokers over raw frames; then with
+#                 acknowledgements that come for many messages at once: the difference is what acknowledgements cost
 #   trust         what the card distributes with trust "suback" and with "observed"
 #   echo busy     QoS 1 echo through the broker: what is not accelerated; the same with one core taken by a busy loop
 #   large connect the same with 60 kB payloads; one client after another
@@ -18,7 +20,7 @@ fi
 ip link set lo up
 duration=${DURATION:-10}
 out=${OUT:-.cache/bench}
-steps=${*:-wire kernel qos1 trust echo busy large connect idle cores}
+steps=${*:-wire kernel qos1 mem trust echo busy large connect idle cores}
 mkdir -p "$out"
 
 config installed 11883 0.0.0.0
@@ -67,6 +69,18 @@ idle() {
   set -- "broker alone" "$1" "broker on us" "$2" dpu-server "$3"
   for at in 0 1 2; do printf '  %-13s %s\n' "$1" "$(($(cpu_ms "$2") - before[at]))"; shift 2; done
 }
+# A card of its own, with its own TCP/IP on frames in shared memory.
+own_stack() {
+  config own 1883 0.0.0.0
+  start own-server "$release/dpu-server" run --trust suback --older-sessions none --session "$folder/own.sock" \
+    --stack smoltcp --port "mem:$folder/frames" --address 198.19.0.1/16; own_server=$!
+  await own-server "did not start" test -S "$folder/own.sock"
+  start own "$release/mqttshim" run --listen 1883 --session "$folder/own.sock" --fallback fail -- mosquitto -c "$folder/own.conf"
+  own=$!
+  await own "is not served by the card" grep -q "served by the card" "$folder/own.log"
+  own_target="our TCP/IP, mem=198.19.0.1:1883,pid=$own+$own_server,port=mem:$folder/frames"
+}
+
 for step in $steps; do
   case $step in
     wire) run fanout --client wire --setup-veth "${targets[@]}" --subscribers 1000 --rate 20 --payload 64 --qos 0 \
@@ -78,6 +92,17 @@ for step in $steps; do
         --duration "$duration" --json "$out/qos1-wire.json" --html "$out/qos1-wire.html"
       run fanout --client kernel "${targets[@]}" --subscribers 1,100,1000 --rate 10 --payload 64 --qos 1 \
         --duration "$duration" --json "$out/qos1.json" --html "$out/qos1.html" ;;
+    mem)
+      [ -n "${own_target:-}" ] || own_stack
+      run fanout --client wire --setup-veth "${targets[@]}" --target "$own_target" --ready-frames mem --subscribers 1000 --rate 20 \
+        --payload 64 --qos 0 --duration "$duration" --json "$out/mem.json" --html "$out/mem.html"
+      for payload in 64 256; do
+        for delay in "" "--ack-delay 500"; do
+          # shellcheck disable=SC2086 # an option and its value
+          run fanout --client wire --target "$own_target" --ready-frames mem --subscribers 100,1000 --rate 20 --payload "$payload" $delay \
+            --qos 0 --duration "$duration" --json "$out/mem-$payload${delay:+-late}.json"
+        done
+      done ;;
     trust) run fanout --client kernel --target "suback=127.0.0.1:11885,pid=$broker+$server" \
              --target "observed=127.0.0.1:11887,pid=$through+$through_server" --subscribers 100,1000 --rate 20 --payload 64 --qos 0 \
              --duration "$duration" --json "$out/trust.json" --html "$out/trust.html" ;;
@@ -91,6 +116,6 @@ for step in $steps; do
     connect) run connect "${fair[@]}" --duration "$duration" --json "$out/connect.json" ;;
     idle) idle "$fair_pid" "$through" "$through_server" ;;
     cores) cargo bench -q -p dpu-server --bench mqtt; cargo bench -q -p dpu-server --bench stack ;;
-    *) echo "bench: no step $step; there are wire kernel qos1 trust echo busy large connect idle cores" >&2; exit 2 ;;
+    *) echo "bench: no step $step; there are wire kernel qos1 mem trust echo busy large connect idle cores" >&2; exit 2 ;;
   esac
 done

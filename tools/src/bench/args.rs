@@ -22,7 +22,17 @@ pub(crate) enum Bench {
     Echo(EchoArgs),
     /// One client after another connects, is greeted and leaves: connections a second
     Connect(ConnectArgs),
+    /// Many clients connect and are silent: connections a second, memory and CPU time of a connection that idles
+    #[command(after_long_help = HOLD_HELP)]
+    Hold(HoldArgs),
 }
+
+/// Shown below the options of `bench hold`.
+pub(crate) const HOLD_HELP: &str = "\
+Example:
+    mqttshim bench hold --connections 10000 --target plain=127.0.0.1:1883,pid=4711
+
+Exit status: 0 measured; 1 something failed, a client that lost its connection included; 2 wrong usage.";
 
 /// Shown below the options of `bench fanout`.
 pub(crate) const FANOUT_HELP: &str = "\
@@ -172,6 +182,33 @@ pub(crate) struct ConnectArgs {
     /// Write all figures to this file
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
+}
+
+/// Arguments of `bench hold`.
+#[derive(Args, Debug)]
+pub(crate) struct HoldArgs {
+    /// A server: its name in the report, where it listens, the processes that are looked at
+    #[arg(
+        long = "target",
+        value_name = "NAME=HOST:PORT[,pid=N[+N…]][,port=packet:IF|mem:PATH]",
+        required = true
+    )]
+    pub(super) targets: Vec<Target>,
+    /// Number of clients
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(super) connections: u32,
+    /// Open TCP connections and send nothing at all
+    #[arg(long)]
+    pub(super) tcp: bool,
+    /// How long they are silent
+    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
+    pub(super) silence: Duration,
+    /// Name and password of the clients
+    #[arg(long, value_name = "NAME:PASSWORD", value_parser = user)]
+    pub(super) user: Option<(String, String)>,
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 /// How clients reach the servers.

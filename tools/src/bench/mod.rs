@@ -15,6 +15,7 @@ mod connect;
 mod cpu;
 mod echo;
 mod fanout;
+mod hold;
 mod kernel;
 mod ledger;
 mod measure;
@@ -36,10 +37,11 @@ use anyhow::{Context, Result};
 use serde_json::json;
 
 pub(crate) use self::args::Bench;
-use self::args::{Client, CommonArgs, ConnectArgs, EchoArgs, FanoutArgs};
+use self::args::{Client, CommonArgs, ConnectArgs, EchoArgs, FanoutArgs, HoldArgs};
 use self::connect::Connect;
 use self::echo::Echo;
 use self::fanout::Fanout;
+use self::hold::Hold;
 use self::measure::Contestant;
 use self::mqtt::Greeting;
 use self::report::{Kind, Report, Row};
@@ -49,6 +51,10 @@ use self::scene::Scene;
 /// Runs `mqttshim bench …`.
 pub(crate) fn run(bench: &Bench) -> Result<ExitCode> {
     let (report, json, html) = match bench {
+        Bench::Hold(args) => {
+            hold::print(&run_hold(args)?, args.json)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         Bench::Fanout(args) => (run_fanout(args)?, &args.common.json, &args.common.html),
         Bench::Echo(args) => (run_echo(args)?, &args.common.json, &args.common.html),
         Bench::Connect(args) => (run_connect(args)?, &args.json, &None),
@@ -150,6 +156,26 @@ fn run_connect(args: &ConnectArgs) -> Result<Report> {
     };
     report.push(connect.measure(&contestants, &Stop::on_signals()?)?);
     Ok(report)
+}
+
+/// Each target by itself, on a transport of its own.
+fn run_hold(args: &HoldArgs) -> Result<Vec<hold::Held>> {
+    let stop = Stop::on_signals()?;
+    let hold = Hold {
+        connections: args.connections as usize,
+        is_tcp_alone: args.tcp,
+        silence: args.silence,
+        // Nobody has to ask whether they live.
+        greeting: Greeting { keepalive_s: 0, user: args.user.clone() },
+    };
+    let mut all = Vec::new();
+    for target in &args.targets {
+        let contestant = Contestant::new(target.clone())?;
+        let mut transport = scene::transport_to(target, args.connections)?;
+        let held = hold.measure(&mut *transport, &contestant, &stop);
+        all.push(held.with_context(|| target.name.clone())?);
+    }
+    Ok(all)
 }
 
 fn add_rows(report: &mut Report, rows: Vec<Row>, client: String) {

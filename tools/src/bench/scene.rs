@@ -118,6 +118,18 @@ impl Scene {
     }
 }
 
+/// A transport for so many connections to one target.
+pub(super) fn transport_to(target: &Target, connections: u32) -> Result<Box<dyn Transport>> {
+    let connections = u64::from(connections);
+    let (Some(port), IpAddr::V4(ip)) = (&target.port, target.address.ip()) else {
+        raise_descriptor_limit(connections)?;
+        return Ok(Box::new(KernelTransport::new()?));
+    };
+    let (port, addresses) = (port.clone(), addresses(connections)?);
+    let config = WireConfig { port, address: beside(ip), addresses, ack_delay: None };
+    Ok(Box::new(WireTransport::new(config)?))
+}
+
 /// A contestant as the report shows it.
 pub(super) fn describe(contestant: &Contestant) -> Described {
     let target = &contestant.target;

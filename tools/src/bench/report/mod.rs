@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use self::table::Table;
+pub(crate) use self::table::Table;
 use super::cpu::Cost;
 use super::measure::{Spent, Summary};
 
