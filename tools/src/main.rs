@@ -139,6 +139,6 @@ mod tests {
         assert!(fails(&["--subscribers", "0"]).contains('0'));
         assert!(fails(&["--interface", "x", "--setup-veth"]).contains("cannot be used with"));
         assert!(fails(&["--client-address", "198.18.0.300"]).contains("IPv4"));
-        assert!(fails(&["--target", "b=1884,cpu=3"]).contains("there is only pid="));
+        assert!(fails(&["--target", "b=1884,cpu=3"]).contains("there are pid= and port="));
     }
 }

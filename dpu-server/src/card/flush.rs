@@ -6,8 +6,9 @@
 //! ```
 //!
 //! A connection is dirty when its core put something into its outbox or its queue to the broker. The batch borrows every
-//! outbox, so all subscribers of a PUBLISH are one submission to the kernel (`stack::kernel::uring`); what a socket does not
-//! take stays where it is until the stack reports room.
+//! outbox, so all subscribers of a PUBLISH are one submission to the kernel (`stack::kernel::uring`); a stack that needs no
+//! batches gets few connections at a time, which then stay in the processor's cache for all of these steps. What a socket does
+//! not take stays where it is until the stack reports room.
 
 use std::time::Instant;
 
@@ -20,14 +21,20 @@ use crate::stack::{Batch, Key, Sent, Stack};
 impl<A: Attach, S: Stack> Card<A, S> {
     /// The last step of a pass. True if anything moved.
     pub(super) fn flush(&mut self, now: Instant) -> bool {
-        self.collect_dirty();
-        let up = self.send_up();
-        let down = self.send_down(now);
-        up | down
+        let mut moved = false;
+        loop {
+            let is_all = self.collect_dirty();
+            moved |= self.send_up();
+            moved |= self.send_down(now);
+            if is_all {
+                return moved;
+            }
+        }
     }
 
-    /// Asks every core which connections have something new.
-    fn collect_dirty(&mut self) {
+    /// Asks every core which connections have something new, until there are as many to send to as the stack likes. True if those are
+    /// all.
+    fn collect_dirty(&mut self) -> bool {
         for (_, session) in &mut self.sessions {
             while let Some(conn) = session.core.poll_dirty() {
                 let key = Key(conn.0);
@@ -47,8 +54,12 @@ impl<A: Attach, S: Stack> Card<A, S> {
                 if swallowed > 0 {
                     self.attach.drained(key, swallowed);
                 }
+                if self.sendable.len() >= S::SENDS_TOGETHER {
+                    return false;
+                }
             }
         }
+        true
     }
 
     pub(super) fn queue_up(&mut self, key: Key) {

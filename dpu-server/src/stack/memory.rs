@@ -358,6 +358,8 @@ impl Stack for Memory {
         }
     }
 
+    const SENDS_TOGETHER: usize = 16;
+
     fn send(&mut self, batch: &Batch<'_>, sent: &mut Vec<Sent>) {
         sent.clear();
         for (key, part) in batch.iter() {

@@ -180,7 +180,11 @@ pub trait Stack {
     /// Takes received bytes.
     fn recv(&mut self, key: Key, buffer: &mut [u8]) -> Received;
 
-    /// Offers the bytes of many connections at once. `sent` is cleared and gets one outcome a part of the batch, in order.
+    /// How many connections are best sent to at once.
+    const SENDS_TOGETHER: usize;
+
+    /// Offers the bytes of many connections at once. `sent` is cleared and gets one outcome a part of the batch, in order. They are on
+    /// their way at the latest when [`Stack::wait`] is called.
     fn send(&mut self, batch: &Batch<'_>, sent: &mut Vec<Sent>);
 
     /// `shutdown(2)`: ends one half of a connection.
