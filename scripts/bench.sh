@@ -4,6 +4,7 @@
 #   qos1          both with QoS 1, acknowledged by every subscriber
 #   mem           our own TCP/IP with frames in shared memory, beside frames that are ready, and brokers over raw frames; then with
 #                 acknowledgements that come for many messages at once: the difference is what acknowledgements cost
+#   hold          100,000 idle connections of our own TCP/IP by itself; and what 10,000 cost with broker, session and card
 #   trust         what the card distributes with trust "suback" and with "observed"
 #   echo busy     QoS 1 echo through the broker: what is not accelerated; the same with one core taken by a busy loop
 #   large connect the same with 60 kB payloads; one client after another
@@ -20,7 +21,7 @@ fi
 ip link set lo up
 duration=${DURATION:-10}
 out=${OUT:-.cache/bench}
-steps=${*:-wire kernel qos1 mem trust echo busy large connect idle cores}
+steps=${*:-wire kernel qos1 mem hold trust echo busy large connect idle cores}
 mkdir -p "$out"
 
 config installed 11883 0.0.0.0
@@ -103,6 +104,14 @@ for step in $steps; do
             --qos 0 --duration "$duration" --json "$out/mem-$payload${delay:+-late}.json"
         done
       done ;;
+    hold)
+      cargo build -q --release -p dpu-server --example hold
+      start hold "$release/examples/hold" "$folder/hold" 198.19.4.1/22; hold=$!
+      await hold "did not start" test -S "$folder/hold"
+      run hold --tcp --connections 100000 --silence "$duration" --target "our TCP/IP alone=198.19.4.1:1883,pid=$hold,port=mem:$folder/hold"
+      [ -n "${own_target:-}" ] || own_stack
+      run hold --connections 10000 --silence "$duration" --target "$own_target" \
+        --target "mosquitto $version=127.0.0.1:11883,pid=$installed" ;;
     trust) run fanout --client kernel --target "suback=127.0.0.1:11885,pid=$broker+$server" \
              --target "observed=127.0.0.1:11887,pid=$through+$through_server" --subscribers 100,1000 --rate 20 --payload 64 --qos 0 \
              --duration "$duration" --json "$out/trust.json" --html "$out/trust.html" ;;
@@ -116,6 +125,6 @@ for step in $steps; do
     connect) run connect "${fair[@]}" --duration "$duration" --json "$out/connect.json" ;;
     idle) idle "$fair_pid" "$through" "$through_server" ;;
     cores) cargo bench -q -p dpu-server --bench mqtt; cargo bench -q -p dpu-server --bench stack ;;
-    *) echo "bench: no step $step; there are wire kernel qos1 mem trust echo busy large connect idle cores" >&2; exit 2 ;;
+    *) echo "bench: no step $step; there are wire kernel qos1 mem hold trust echo busy large connect idle cores" >&2; exit 2 ;;
   esac
 done
