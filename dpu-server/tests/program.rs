@@ -45,7 +45,7 @@ fn a_good_file_is_said_to_be_one() {
 
 #[test]
 fn an_option_that_is_none_exits_with_2() {
-    for arguments in [["run", "--port", "xdp:eth0"].as_slice(), &["run", "--channel", "doca"], &[]]
+    for arguments in [["run", "--port", "pci:eth0"].as_slice(), &["run", "--channel", "doca"], &[]]
     {
         assert_eq!(run(arguments).status.code(), Some(2), "{arguments:?}");
     }
