@@ -1,3 +1,4 @@
+use super::super::brand::Brand;
 use super::super::scenario::{Cut, Post};
 use super::super::terms::Trust;
 use super::*;
@@ -25,6 +26,11 @@ fn publish(client: usize, message: Message) -> Group {
 fn walk_of(trust: Trust, groups: Vec<Group>) -> Walk {
     let scenario = Scenario { seed: 0, clients: 3, groups };
     walk(&scenario, Terms { trust, ..Terms::default() })
+}
+
+fn eligible_on(brand: Brand, groups: &[Group]) -> usize {
+    let scenario = Scenario { seed: 0, clients: 3, groups: groups.to_vec() };
+    walk(&scenario, Terms { brand, trust: Trust::Suback }).eligible
 }
 
 /// Client 0 is there, client 1 has these subscriptions.
@@ -65,6 +71,56 @@ fn behind_a_slow_publish_one_waits_for_the_barrier() {
     let walk = walk_of(Trust::Suback, groups);
     assert_eq!((walk.publishes, walk.eligible), (3, 1));
     assert_eq!(walk.traps.get(&Trap(15)), Some(&1));
+}
+
+#[test]
+fn behind_a_slow_publish_other_topics_wait_where_answers_tell_and_each_for_itself_where_copies_do()
+{
+    let slow = publish(0, Message::new("a", "").qos(2));
+    let fast = |topic: &str| publish(0, Message::new(topic, ""));
+    let mut groups = audience(&[("a", 0), ("b", 0)]);
+    groups.extend([slow, fast("b"), fast("b"), fast("a")]);
+    assert_eq!(eligible_on(Brand::Mosquitto, &groups), 2, "all but the one that asks");
+    assert_eq!(
+        eligible_on(Brand::Ejabberd, &groups),
+        1,
+        "the copy on one topic says nothing of another"
+    );
+    groups.push(fast("a"));
+    assert_eq!(eligible_on(Brand::Ejabberd, &groups), 2);
+    // Nobody gets it.
+    let groups = [audience(&[("a", 0)]), vec![fast("b"), fast("a")]].concat();
+    assert_eq!(eligible_on(Brand::Mosquitto, &groups), 1);
+}
+
+#[test]
+fn a_subscription_of_version_3_1_is_good_once_a_copy_has_come_of_it() {
+    let fast = || publish(0, Message::new("a", ""));
+    let old = Login::new("").version(Version::V31);
+    let mut groups = vec![connect(0, Login::new("")), connect(1, old), subscribe(1, &[("a", 0)])];
+    // The second one asks whether the first has arrived.
+    groups.extend([fast(), fast()]);
+    assert_eq!(eligible_on(Brand::Mosquitto, &groups), 0);
+    groups.push(fast());
+    assert_eq!(eligible_on(Brand::Mosquitto, &groups), 1);
+    groups.extend([subscribe(1, &[("a", 0)]), fast()]);
+    assert_eq!(eligible_on(Brand::Mosquitto, &groups), 1, "asked for anew");
+}
+
+#[test]
+fn an_alias_is_no_obstacle_once_the_broker_knows_it() {
+    let aliased = || {
+        let message = Message::new("a", "");
+        let alias = Some((1, true));
+        let post = Post { message, payload_bytes: 40, alias, ..Post::default() };
+        step(0, Action::Publish(vec![post]))
+    };
+    let mut groups = vec![connect(0, Login::new("").version(Version::V5))];
+    groups.extend([connect(1, Login::new("")), subscribe(1, &[("a", 0)])]);
+    groups.extend([aliased(), aliased()]);
+    assert_eq!(eligible_on(Brand::Mosquitto, &groups), 0, "the second one asks");
+    groups.push(aliased());
+    assert_eq!(eligible_on(Brand::Mosquitto, &groups), 1);
 }
 
 #[test]
