@@ -57,7 +57,6 @@ impl Identifiers {
     /// Whose message the client means.
     pub(crate) fn owner(&self, id: u16) -> Owner {
         match self.in_use.get(&id) {
-            Some(None) if is_off(Rule::IdentifierMapping) => Owner::Broker(id),
             Some(None) => Owner::Card,
             Some(&Some(brokers)) => Owner::Broker(brokers),
             None => Owner::Nobody,
@@ -87,7 +86,8 @@ impl Identifiers {
             return Some(id);
         }
         self.brokers_last = brokers;
-        let id = if self.in_use.contains_key(&brokers) {
+        let is_taken = self.in_use.contains_key(&brokers) && !is_off(Rule::IdentifierMapping);
+        let id = if is_taken {
             let id = self.choose()?;
             self.renamed.insert(brokers, id);
             id
@@ -112,6 +112,10 @@ impl Identifiers {
     fn choose(&mut self) -> Option<u16> {
         if self.in_use.len() >= usize::from(u16::MAX) {
             return None;
+        }
+        if is_off(Rule::IdentifierMapping) {
+            self.last = self.last % u16::MAX + 1;
+            return Some(self.last);
         }
         // Not one the broker is about to come to: it may use it in a message that is not read.
         if self.brokers_last > 0 && self.last.wrapping_sub(self.brokers_last) < u16::MAX / 2 {

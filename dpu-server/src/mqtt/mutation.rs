@@ -18,7 +18,7 @@ pub(crate) enum Rule {
     NoLocal,
     /// A copy has the identifier of its subscription.
     SubscriptionIdentifier,
-    /// An acknowledgement of the card's message does not reach the broker.
+    /// A client sees each Packet Identifier once, whoever sends.
     IdentifierMapping,
     /// Both senders together keep to what the client takes at a time.
     ReceiveMaximum,

@@ -69,6 +69,8 @@ pub(super) struct Abilities {
     pub(super) has_repeats: bool,
     /// Topic Filters one client has that match the same topic.
     pub(super) has_overlaps: bool,
+    /// SUBSCRIBE of what the client has subscribed to.
+    pub(super) has_renewals: bool,
     /// Groups of steps without barriers.
     pub(super) has_races: bool,
     /// A Payload Format Indicator that says nothing (MQTT 5 §3.3.2.3.2).
@@ -106,6 +108,7 @@ const MOSQUITTO: Abilities = Abilities {
     has_wrong_unsubscribes: true,
     has_repeats: true,
     has_overlaps: true,
+    has_renewals: true,
     has_races: true,
     has_format_0: true,
     has_floods: true,
@@ -155,6 +158,9 @@ impl Brand {
             Brand::Rumqttd => Abilities {
                 versions: &[Version::V311],
                 subscription_qos_max: 0,
+                has_shared: false,
+                has_overlaps: false,
+                has_renewals: false,
                 has_no_keep_alive: false,
                 has_wide_topics: false,
                 ..other

@@ -57,6 +57,8 @@ pub(super) struct Peer {
     receive_maximum: Option<u16>,
     /// Messages it has not acknowledged.
     unacknowledged: u16,
+    /// Their Packet Identifiers.
+    in_use: HashSet<u16>,
     /// PINGREQs without an answer.
     pub(super) pings_out: usize,
     stream: Option<TcpStream>,
@@ -103,6 +105,7 @@ impl Peer {
             closed_in: None,
             receive_maximum,
             unacknowledged: 0,
+            in_use: HashSet::new(),
             pings_out: 0,
             stream: Some(stream),
             partial: Vec::new(),
@@ -239,6 +242,9 @@ impl Peer {
                 if self.receive_maximum.is_some_and(|max| self.unacknowledged > max) {
                     self.events.push(Event::Excess);
                 }
+                if message.id.is_some_and(|id| !self.in_use.insert(id)) {
+                    self.events.push(Event::Reused);
+                }
                 match (message.qos, message.id) {
                     (1, Some(id)) => self.acknowledge(packet(0x40, &id.to_be_bytes())),
                     (2, Some(id)) => self.acknowledge(packet(0x50, &id.to_be_bytes())),
@@ -297,6 +303,7 @@ impl Peer {
     fn send_ack(&mut self, ack: Vec<u8>) {
         if matches!(ack[0] >> 4, 4 | 7) {
             self.unacknowledged = self.unacknowledged.saturating_sub(1);
+            self.in_use.remove(&u16::from_be_bytes([ack[2], ack[3]]));
         }
         self.queue(ack);
     }

@@ -52,6 +52,8 @@ pub enum Event {
     Odd(u8, Vec<u8>),
     /// One message more than the client's Receive Maximum allows.
     Excess,
+    /// A message under the Packet Identifier of one that the client has not acknowledged.
+    Reused,
     /// A PINGRESP nobody asked for.
     StrayPing,
     /// Something was awaited for too long.

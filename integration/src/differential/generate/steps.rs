@@ -138,6 +138,9 @@ impl Generator {
             if !self.abilities.has_overlaps && self.overlaps(client, &filter) {
                 continue;
             }
+            if !self.abilities.has_renewals && self.clients[client].filters.contains(&filter) {
+                continue;
+            }
             let mut options = qos;
             if self.rng.percent(self.flavour.options) {
                 // No Local (not with a shared one: that ends the connection), Retain As Published, Retain Handling.
