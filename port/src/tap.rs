@@ -1,8 +1,9 @@
 //! A TAP device: the card is one host on an Ethernet link whose other end is the kernel's interface of that name.
 //!
 //! For a laptop, containers and tests: no driver has to know of it, and a device made for a user beforehand (`ip tuntap add`)
-//! needs no privilege. Each frame is a system call.
-//! Source: Documentation/networking/tuntap.rst.
+//! needs no privilege. Each frame is a system call, but what the kernel's TCP sends at once comes as one frame of up to 64 KiB, with
+//! its checksum left out (`struct virtio_net_hdr`, whose words are not needed: a length tells the one, a checksum the other).
+//! Source: Documentation/networking/tuntap.rst, linux/virtio_net.h.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -17,6 +18,10 @@ const ETHERNET_BYTES: usize = 14;
 /// RFC 8200 §5; less carries no IPv6, and RFC 9293 wants 576 at least.
 const MTU_MIN: usize = 1280;
 const MTU_MAX: usize = 65_521;
+/// The longest packet of several segments that the kernel leaves uncut: what an IP header can tell.
+const PACKET_BYTES_MAX: usize = 65_535;
+/// Of `struct virtio_net_hdr`, before each frame. All zero: nothing is left to do.
+const HEADER_BYTES: usize = 10;
 
 /// Why a device cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +73,7 @@ pub struct Tap {
 #[derive(Debug)]
 pub struct Incoming {
     device: OwnedFd,
+    /// A header and a frame.
     frame: Vec<u8>,
 }
 
@@ -75,6 +81,7 @@ pub struct Incoming {
 #[derive(Debug)]
 pub struct Outgoing {
     device: OwnedFd,
+    /// A header and a frame.
     frame: Vec<u8>,
     is_gone: Option<Errno>,
 }
@@ -96,7 +103,7 @@ impl Tap {
         let device = open_device()?;
         let request =
             sys::InterfaceName::new(name).ok_or_else(|| TapError::Name(name.to_owned()))?;
-        sys::attach_tap(&device, &request)
+        sys::attach_tap(&device, &request, HEADER_BYTES as i32)
             .map_err(|error| TapError::Attach { name: name.to_owned(), error })?;
         let asked = |what, error| TapError::Ask { name: name.to_owned(), what, error };
         let mtu = sys::mtu(&request).map_err(|error| asked("MTU", error))?;
@@ -107,10 +114,11 @@ impl Tap {
             name: name.to_owned(),
             error: Errno::from_io_error(&error).unwrap_or(Errno::MFILE),
         })?;
-        let frame = vec![0; ETHERNET_BYTES + mtu];
+        let received = vec![0; HEADER_BYTES + ETHERNET_BYTES + PACKET_BYTES_MAX];
+        let sent = vec![0; HEADER_BYTES + ETHERNET_BYTES + mtu];
         Ok(Tap {
-            receive: Incoming { device, frame: frame.clone() },
-            transmit: Outgoing { device: copy, frame, is_gone: None },
+            receive: Incoming { device, frame: received },
+            transmit: Outgoing { device: copy, frame: sent, is_gone: None },
             mac,
             mtu,
         })
@@ -137,7 +145,7 @@ impl Receive for Incoming {
     ) -> Result<usize, Errno> {
         for taken in 0..frames_max {
             match rustix::io::read(&self.device, &mut self.frame[..]) {
-                Ok(length) => each(&mut self.frame[..length]),
+                Ok(length) => each(&mut self.frame[HEADER_BYTES..length.max(HEADER_BYTES)]),
                 Err(Errno::AGAIN) => return Ok(taken),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error),
@@ -153,8 +161,9 @@ impl Transmit for Outgoing {
     }
 
     fn frame<R>(&mut self, length: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {
-        let outcome = fill(&mut self.frame[..length]);
-        match rustix::io::write(&self.device, &self.frame[..length]) {
+        let end = HEADER_BYTES + length;
+        let outcome = fill(&mut self.frame[HEADER_BYTES..end]);
+        match rustix::io::write(&self.device, &self.frame[..end]) {
             // An interface that is down takes nothing (EIO), a full one neither: frames are lost on any link.
             Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::IO | Errno::NOBUFS | Errno::NOMEM) => {}
             Err(error) => self.is_gone = Some(error),
@@ -176,7 +185,7 @@ impl Port for Tap {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { mtu: self.mtu, checksums: Checksums::Unknown }
+        Capabilities { mtu: self.mtu, checksums: Checksums::MayBePartial }
     }
 
     fn mac(&self) -> Mac {

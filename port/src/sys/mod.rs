@@ -52,22 +52,47 @@ impl Request {
     fn ask(&mut self, descriptor: &OwnedFd, request: libc::Ioctl) -> Result<(), Errno> {
         // SAFETY: each caller names a request that reads and writes one `struct ifreq` at the pointer (netdevice(7);
         // drivers/net/tun.c for TUNSETIFF), which `self` is as long as and aligned like, and at most what a pointer in it names,
-        // which `driver` vouches for.
+        // which `ask_driver` vouches for.
         let failed =
             unsafe { libc::ioctl(descriptor.as_raw_fd(), request, std::ptr::from_mut(self)) };
-        if failed == 0 {
-            return Ok(());
-        }
-        Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
+        outcome(failed)
     }
 }
 
-/// Makes the open device the other end of the TAP interface of this name.
-pub(super) fn attach_tap(device: &OwnedFd, name: &InterfaceName) -> Result<(), Errno> {
+/// Makes the open device the other end of the TAP interface of this name, each frame behind a header of `header_bytes` (`struct
+/// virtio_net_hdr`), and lets the kernel leave to it the checksums and the segmentation of TCP.
+pub(super) fn attach_tap(
+    device: &OwnedFd,
+    name: &InterfaceName,
+    header_bytes: i32,
+) -> Result<(), Errno> {
     let mut request = Request::new(name);
-    let flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
+    let flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
     request.value[..2].copy_from_slice(&flags.to_ne_bytes());
-    request.ask(device, libc::TUNSETIFF as libc::Ioctl)
+    request.ask(device, libc::TUNSETIFF as libc::Ioctl)?;
+    // Whoever had the device before may have wanted a longer one.
+    // SAFETY: the request reads one `int` at the pointer (drivers/net/tun.c).
+    let failed = unsafe {
+        libc::ioctl(
+            device.as_raw_fd(),
+            libc::TUNSETVNETHDRSZ as libc::Ioctl,
+            &raw const header_bytes,
+        )
+    };
+    outcome(failed)?;
+    let offloads = libc::c_ulong::from(libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6);
+    // SAFETY: the request takes its flags by value (drivers/net/tun.c).
+    let failed =
+        unsafe { libc::ioctl(device.as_raw_fd(), libc::TUNSETOFFLOAD as libc::Ioctl, offloads) };
+    outcome(failed)
+}
+
+/// What an `ioctl` says that returned `failed`.
+fn outcome(failed: libc::c_int) -> Result<(), Errno> {
+    if failed == 0 {
+        return Ok(());
+    }
+    Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
 }
 
 /// An interface's MTU.
@@ -106,13 +131,18 @@ const _: () = assert!(size_of::<DriverInfo>() == 196);
 pub(super) fn driver(name: &InterfaceName) -> Result<String, Errno> {
     const ETHTOOL_GDRVINFO: u32 = 3;
     let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 160] };
-    let mut request = Request::new(name);
-    // The request's value is a pointer, to memory that outlives the call.
-    let address = std::ptr::from_mut(&mut info).expose_provenance();
-    request.value[..size_of::<usize>()].copy_from_slice(&address.to_ne_bytes());
-    request.ask(&any_socket()?, libc::SIOCETHTOOL as libc::Ioctl)?;
+    ask_driver(name, &mut info)?;
     let name = info.driver.split(|byte| *byte == 0).next().unwrap_or_default();
     Ok(String::from_utf8_lossy(name).into_owned())
+}
+
+/// Asks an interface's driver by one of ethtool's commands that read and write `question`, which begins with the command's number.
+fn ask_driver<T>(name: &InterfaceName, question: &mut T) -> Result<(), Errno> {
+    let mut request = Request::new(name);
+    // The request's value is a pointer, to memory that outlives the call.
+    let address = std::ptr::from_mut(question).expose_provenance();
+    request.value[..size_of::<usize>()].copy_from_slice(&address.to_ne_bytes());
+    request.ask(&any_socket()?, libc::SIOCETHTOOL as libc::Ioctl)
 }
 
 /// Any socket carries questions about interfaces.
