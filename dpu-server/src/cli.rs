@@ -117,6 +117,10 @@ struct Run {
     /// Where --stack smoltcp sends what is for other networks; only connections that the broker itself makes need it.
     #[arg(long, value_name = "ADDRESS")]
     gateway: Option<IpAddr>,
+    /// The VLAN whose tag (IEEE 802.1Q) the frames of --port xdp:INTERFACE carry, 1 to 4094. The driver must leave the tags where they
+    /// are: ethtool -K INTERFACE rxvlan off.
+    #[arg(long, value_name = "ID")]
+    vlan: Option<u16>,
     /// How the card learns who may receive what. `observed`: from what the broker delivers; on brokers other than mosquitto a topic
     /// is the card's only where every subscriber is served. `suback`: a granted SUBACK is permission; for brokers that authorise
     /// at SUBSCRIBE and PUBLISH [default: observed].
@@ -165,6 +169,7 @@ impl Run {
             port: self.port,
             address: (!self.address.is_empty()).then_some(self.address),
             gateway: self.gateway,
+            vlan: self.vlan,
             trust: self.trust,
             queue_qos0_messages: self.queue_qos0_messages,
             older_sessions: self.older_sessions,

@@ -77,12 +77,12 @@ pub fn run(config: Config) -> Result<(), StartError> {
     }
     match &config.stack {
         StackConfig::Kernel => serve(kernel()?, config, sockets_max, board)?,
-        StackConfig::Smoltcp { port, addresses, gateway } => {
+        StackConfig::Smoltcp { port, addresses, gateway, vlan } => {
             tracing::info!(%port, addresses = %texts(addresses), "TCP/IP of our own");
             let (addresses, gateway) = (addresses.clone(), *gateway);
             match port {
                 PortChoice::Xdp(name) => {
-                    let stack = own(xdp(name, &addresses)?, addresses, gateway)?;
+                    let stack = own(xdp(name, &addresses, *vlan)?, addresses, gateway)?;
                     serve(stack, config, sockets_max, board)?;
                 }
                 PortChoice::Tap(name) => {
@@ -108,9 +108,9 @@ fn own<P: Port>(
     Smoltcp::new(port, addresses, gateway).map_err(StartError::Stack)
 }
 
-fn xdp(interface: &str, addresses: &[IpCidr]) -> Result<Xdp, XdpError> {
+fn xdp(interface: &str, addresses: &[IpCidr], vlan: Option<u16>) -> Result<Xdp, XdpError> {
     let own: Vec<IpAddr> = addresses.iter().map(|it| it.address().into()).collect();
-    let port = Xdp::open(interface, &own, None)?;
+    let port = Xdp::open(interface, &own, vlan)?;
     let manner = port.manner();
     tracing::info!(
         interface,
@@ -119,6 +119,12 @@ fn xdp(interface: &str, addresses: &[IpCidr]) -> Result<Xdp, XdpError> {
         queues = manner.queues,
         "AF_XDP"
     );
+    if vlan.is_some() && manner.may_strip_tags {
+        tracing::warn!(
+            "the driver of {interface} may take VLAN tags off before the card sees them; if nothing is reached, turn that off: ethtool \
+             -K {interface} rxvlan off"
+        );
+    }
     Ok(port)
 }
 

@@ -276,6 +276,32 @@ fn the_kernel_keeps_what_is_its_own() {
     assert_eq!(&heard, b"hello");
 }
 
+#[test]
+fn a_card_in_a_vlan_is_reached_with_its_tag_alone() {
+    needs!("ping");
+    let folder = Folder::new();
+    let Some(_namespace) = Namespace::enter(Link::Veth) else { return };
+    // Without reordered headers the kernel writes the tag into the frame; a veth pair would carry it beside it.
+    let tagged = ["link", "add", "link", INTERFACE, "name", "mqv", "type", "vlan", "id", "5"];
+    ip(&[&tagged[..], &["reorder_hdr", "off"]].concat());
+    ip(&["address", "add", "10.79.0.2/24", "dev", "mqv"]);
+    ip(&["link", "set", "mqv", "up"]);
+    let port = Link::Veth.port();
+    let more = ["--stack", "smoltcp", "--port", &port, "--address", "10.79.0.1/24", "--vlan", "5"];
+    let _card = Card::start_with(&folder, &more);
+    let ping = |interface| {
+        let ping = ["-c", "2", "-i", "0.2", "-W", "2", "-I", interface, "10.79.0.1"];
+        let output = Command::new("ping").args(ping).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let said = ping("mqv");
+    assert!(said.contains(" 0% packet loss"), "{said}");
+    let refused = TcpStream::connect(address("10.79.0.1", 1)).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    let said = ping(INTERFACE);
+    assert!(said.contains("100% packet loss"), "{said}");
+}
+
 fn any_socket() -> UdpSocket {
     UdpSocket::bind("[::]:0").unwrap()
 }

@@ -56,6 +56,8 @@ pub struct File {
     pub address: Option<Vec<String>>,
     /// `gateway`
     pub gateway: Option<IpAddr>,
+    /// `vlan`
+    pub vlan: Option<u16>,
     /// `trust`
     pub trust: Option<TrustChoice>,
     /// `queue_qos0_messages`
@@ -100,7 +102,7 @@ pub struct FileLimits {
 }
 
 /// The keys of a file, for messages about wrong ones.
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 18] = [
     "session",
     "session_group",
     "channel",
@@ -108,6 +110,7 @@ const KEYS: [&str; 17] = [
     "port",
     "address",
     "gateway",
+    "vlan",
     "trust",
     "queue_qos0_messages",
     "older_sessions",
@@ -246,6 +249,7 @@ impl File {
             port: self.port.or(other.port),
             address: self.address.or(other.address),
             gateway: self.gateway.or(other.gateway),
+            vlan: self.vlan.or(other.vlan),
             trust: self.trust.or(other.trust),
             queue_qos0_messages: self.queue_qos0_messages.or(other.queue_qos0_messages),
             older_sessions: self.older_sessions.or(other.older_sessions),

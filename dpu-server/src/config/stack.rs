@@ -1,11 +1,14 @@
 //! Which stack, on which port, with which addresses: keys that mean something together only.
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
 use smoltcp::wire::{IpAddress, IpCidr};
 
 use super::{ConfigError, File, PortChoice, StackChoice};
 
+/// The numbers of VLANs (IEEE 802.1Q): 0 is none, 4095 reserved.
+const VLANS: RangeInclusive<u16> = 1..=4094;
 /// Addresses of a card; smoltcp's room for them.
 const ADDRESSES_MAX: usize = 8;
 
@@ -22,10 +25,12 @@ pub enum StackConfig {
         addresses: Vec<IpCidr>,
         /// Who takes what is for elsewhere.
         gateway: Option<IpAddr>,
+        /// The VLAN whose tag its frames carry, on a port of an interface.
+        vlan: Option<u16>,
     },
 }
 
-/// What the keys `stack`, `port`, `address` and `gateway` say together.
+/// What the keys `stack`, `port`, `address`, `gateway` and `vlan` say together.
 pub(super) fn stack(file: &File) -> Result<StackConfig, ConfigError> {
     let wrong = |key, reason: String| Err(ConfigError::Together { key, reason });
     if file.stack.unwrap_or(StackChoice::Kernel) == StackChoice::Kernel {
@@ -33,6 +38,7 @@ pub(super) fn stack(file: &File) -> Result<StackConfig, ConfigError> {
             ("port", file.port.is_some()),
             ("address", file.address.is_some()),
             ("gateway", file.gateway.is_some()),
+            ("vlan", file.vlan.is_some()),
         ];
         return match unused.iter().find(|(_, is_said)| *is_said) {
             Some((key, _)) => {
@@ -76,7 +82,16 @@ pub(super) fn stack(file: &File) -> Result<StackConfig, ConfigError> {
     {
         return wrong("gateway", format!("{gateway} is in no network of the addresses"));
     }
-    Ok(StackConfig::Smoltcp { port, addresses, gateway })
+    let vlan = file.vlan;
+    if let Some(number) = vlan {
+        if !matches!(port, PortChoice::Xdp(_)) {
+            return wrong("vlan", format!("goes with a port xdp:INTERFACE, not {port}"));
+        }
+        if !VLANS.contains(&number) {
+            return wrong("vlan", format!("{number} is not within 1 to 4094"));
+        }
+    }
+    Ok(StackConfig::Smoltcp { port, addresses, gateway, vlan })
 }
 
 fn is_one_host(address: IpAddress) -> bool {

@@ -164,4 +164,8 @@ fn a_stack_of_our_own_needs_a_port_and_addresses_and_the_kernel_s_none() {
     assert!(error(&format!("{whole}gateway = \"10.0.1.1\"")).contains("10.0.1.1"));
     assert!(parse(&format!("{whole}gateway = \"10.0.0.254\"")).unwrap().check().is_ok());
     assert!(error("port = \"tap:mq0\"").contains("stack smoltcp"));
+    assert!(error(&format!("{whole}vlan = 5")).contains("xdp:INTERFACE"));
+    let on_interface = whole.replace("tap:mq0", "xdp:eth0");
+    assert!(parse(&format!("{on_interface}vlan = 4094")).unwrap().check().is_ok());
+    assert!(error(&format!("{on_interface}vlan = 4095")).contains("1 to 4094"));
 }

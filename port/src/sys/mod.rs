@@ -136,6 +136,22 @@ pub(super) fn driver(name: &InterfaceName) -> Result<String, Errno> {
     Ok(String::from_utf8_lossy(name).into_owned())
 }
 
+/// `struct ethtool_value` (linux/ethtool.h).
+#[repr(C)]
+struct Flags {
+    command: u32,
+    flags: u32,
+}
+
+/// Whether an interface's driver takes VLAN tags off what it receives.
+pub(super) fn strips_tags(name: &InterfaceName) -> Result<bool, Errno> {
+    const ETHTOOL_GFLAGS: u32 = 0x25;
+    const ETH_FLAG_RXVLAN: u32 = 1 << 8;
+    let mut it = Flags { command: ETHTOOL_GFLAGS, flags: 0 };
+    ask_driver(name, &mut it)?;
+    Ok(it.flags & ETH_FLAG_RXVLAN != 0)
+}
+
 /// Asks an interface's driver by one of ethtool's commands that read and write `question`, which begins with the command's number.
 fn ask_driver<T>(name: &InterfaceName, question: &mut T) -> Result<(), Errno> {
     let mut request = Request::new(name);

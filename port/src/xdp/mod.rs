@@ -15,6 +15,7 @@
 mod error;
 mod program;
 mod queue;
+mod tag;
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -29,8 +30,8 @@ use self::queue::{FRAME_BYTES_MAX, Receiver, Sender};
 use crate::sys::bpf::{self, Mode};
 use crate::{Capabilities, Checksums, Mac, Port, Receive, Transmit, sys};
 
-/// Ethernet's header and one VLAN tag.
-const HEADER_BYTES: usize = 14 + 4;
+/// Ethernet's header, with or without a tag.
+const HEADER_BYTES: usize = 14 + tag::TAG_BYTES;
 /// RFC 8200 §5; less carries no IPv6, and RFC 9293 wants 576 at least.
 const MTU_MIN: usize = 1280;
 /// What a chunk has room for. Of a larger MTU the rest is not used.
@@ -64,6 +65,8 @@ pub struct Manner {
     pub is_zero_copy: bool,
     /// As many are served.
     pub queues: usize,
+    /// The driver may take VLAN tags off before anybody sees them (`ethtool -K INTERFACE rxvlan off`).
+    pub may_strip_tags: bool,
 }
 
 /// The receiving half.
@@ -96,7 +99,8 @@ impl Xdp {
         bpf::socket_map(1).map_err(|errno| refused("bpf", errno)).map(drop)
     }
 
-    /// Takes the frames to these addresses from an interface: those tagged with `vlan`, or those without a tag.
+    /// Takes the frames to these addresses from an interface: those tagged with `vlan`, or those without a tag. A driver that takes tags
+    /// off by itself must be told not to ([`Manner::may_strip_tags`]): its frames all look as if they had none.
     ///
     /// # Errors
     /// See [`XdpError`].
@@ -122,7 +126,8 @@ impl Xdp {
         let filter = Filter { addresses: addresses.to_vec(), vlan };
         let interface = Interface { name, index, mtu: capabilities.mtu };
         let attached = attach(&interface, &filter)?;
-        attached.into_port(capabilities, mac).map_err(XdpError::Wait)
+        let may_strip_tags = sys::strips_tags(&request).unwrap_or(false);
+        attached.into_port(capabilities, mac, may_strip_tags).map_err(XdpError::Wait)
     }
 
     /// How the interface is used.
@@ -162,7 +167,7 @@ fn attach_as(interface: &Interface<'_>, filter: &Filter, mode: Mode) -> Result<A
             _ => XdpError::Attach { name: name(), errno },
         })?;
     // A program changes drivers' queues, so they are looked for behind it. Until a socket is in the map, its queue's frames pass.
-    let queues = open_queues(interface, mode)?;
+    let queues = open_queues(interface, mode, filter.vlan)?;
     for (number, (receiver, _)) in queues.iter().enumerate() {
         bpf::put_socket(map.as_fd(), number as u32, receiver.socket())
             .map_err(|errno| refused("bpf", errno))?;
@@ -171,10 +176,15 @@ fn attach_as(interface: &Interface<'_>, filter: &Filter, mode: Mode) -> Result<A
 }
 
 /// All queues of an interface.
-fn open_queues(interface: &Interface<'_>, mode: Mode) -> Result<Vec<(Receiver, Sender)>, XdpError> {
+fn open_queues(
+    interface: &Interface<'_>,
+    mode: Mode,
+    vlan: Option<u16>,
+) -> Result<Vec<(Receiver, Sender)>, XdpError> {
+    let frame_bytes = HEADER_BYTES + interface.mtu;
     let mut queues = Vec::new();
     for queue in 0..=QUEUES_MAX {
-        match queue::open(interface.index, queue, mode, HEADER_BYTES + interface.mtu) {
+        match queue::open(interface.index, queue, mode, frame_bytes, vlan) {
             // The kernel's way to say that there is no such queue.
             Err(Errno::INVAL) if queue > 0 => return Ok(queues),
             Err(errno) => {
@@ -198,12 +208,18 @@ fn advice(errno: Errno) -> &'static str {
 }
 
 impl Attached {
-    fn into_port(self, capabilities: Capabilities, mac: Mac) -> Result<Xdp, Errno> {
+    fn into_port(
+        self,
+        capabilities: Capabilities,
+        mac: Mac,
+        may_strip_tags: bool,
+    ) -> Result<Xdp, Errno> {
         let (receivers, senders): (Vec<_>, Vec<_>) = self.queues.into_iter().unzip();
         let manner = Manner {
             is_native: self.mode == Mode::Native,
             is_zero_copy: receivers.first().map_or(Ok(false), Receiver::is_zero_copy)?,
             queues: receivers.len(),
+            may_strip_tags,
         };
         let ready = if receivers.len() > 1 { Some(watch(&receivers)?) } else { None };
         // There is one at least, or no port.

@@ -9,6 +9,7 @@ use rustix::net::xdp::{
 };
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 
+use super::tag::{TAG_BYTES, tag, untag};
 use crate::sys::bpf::Mode;
 use crate::sys::ring::{Arrived, Fill, Leaving, Sent};
 use crate::sys::umem::{Chunk, Umem};
@@ -31,12 +32,13 @@ pub(super) fn socket() -> Result<OwnedFd, Errno> {
     rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)
 }
 
-/// Opens a queue for frames of at most `frame_bytes`.
+/// Opens a queue for frames of at most `frame_bytes`, all with the tag of `vlan`, or all without one.
 pub(super) fn open(
     interface: u32,
     queue: u32,
     mode: Mode,
     frame_bytes: usize,
+    vlan: Option<u16>,
 ) -> Result<(Receiver, Sender), Errno> {
     let chunk_bytes =
         if frame_bytes + HEADROOM <= CHUNK_BYTES[0] { CHUNK_BYTES[0] } else { CHUNK_BYTES[1] };
@@ -57,9 +59,15 @@ pub(super) fn open(
     // Without the right to it: fewer at once.
     let _ = sockopt::set_socket_send_buffer_size_force(&socket, SEND_BUFFER_BYTES);
     let (umem, socket) = (Arc::new(umem), Arc::new(socket));
-    let receiver = Receiver { umem: Arc::clone(&umem), socket: Arc::clone(&socket), arrived, fill };
+    let receiver = Receiver {
+        umem: Arc::clone(&umem),
+        socket: Arc::clone(&socket),
+        arrived,
+        fill,
+        is_tagged: vlan.is_some(),
+    };
     let spare = vec![0; chunk_bytes].into();
-    Ok((receiver, Sender { umem, socket, leaving, sent, free: chunks, spare }))
+    Ok((receiver, Sender { umem, socket, leaving, sent, free: chunks, spare, vlan }))
 }
 
 fn register(socket: &OwnedFd, umem: &Umem) -> Result<(), Errno> {
@@ -97,6 +105,7 @@ pub(super) struct Receiver {
     socket: Arc<OwnedFd>,
     arrived: Arrived,
     fill: Fill,
+    is_tagged: bool,
 }
 
 impl Receiver {
@@ -121,7 +130,8 @@ impl Receiver {
             && let Some(place) = self.arrived.take(&self.umem)
         {
             let (mut chunk, at, length) = place?;
-            each(self.umem.bytes(&mut chunk, at, length));
+            let frame = self.umem.bytes(&mut chunk, at, length);
+            each(if self.is_tagged { untag(frame) } else { frame });
             // As many chunks as the ring has room for: what came out of the one fits into the other.
             self.fill.put(&self.umem, chunk);
             taken += 1;
@@ -160,6 +170,7 @@ pub(super) struct Sender {
     free: Vec<Chunk>,
     /// Where a frame is made that there is no room for.
     spare: Box<[u8]>,
+    vlan: Option<u16>,
 }
 
 impl Sender {
@@ -175,9 +186,14 @@ impl Sender {
             return fill(&mut self.spare[..length]);
         }
         let Some(mut chunk) = self.free.pop() else { return fill(&mut self.spare[..length]) };
-        let outcome = fill(self.umem.bytes(&mut chunk, 0, length));
+        let room = if self.vlan.is_some() { TAG_BYTES } else { 0 };
+        let bytes = self.umem.bytes(&mut chunk, 0, room + length);
+        let outcome = fill(&mut bytes[room..]);
+        if let Some(vlan) = self.vlan {
+            tag(bytes, vlan);
+        }
         // There are no more chunks than the ring has room for.
-        self.leaving.put(&self.umem, chunk, length);
+        self.leaving.put(&self.umem, chunk, room + length);
         outcome
     }
 
