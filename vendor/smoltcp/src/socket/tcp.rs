@@ -1492,6 +1492,16 @@ impl<'a> Socket<'a> {
         }
     }
 
+    /// Send no segment of more than `mss` octets of payload and options from here on, retransmissions
+    /// included, because the path carries no more (RFC 1191, RFC 8201). It is never raised again.
+    pub fn limit_mss(&mut self, mss: usize) {
+        let mss = mss.max(MIN_REMOTE_MSS);
+        if mss < self.remote_mss {
+            self.remote_mss = mss;
+            self.congestion_controller.inner_mut().set_mss(mss);
+        }
+    }
+
     /// The oldest sequence number sent and not acknowledged: SND.UNA of RFC 9293.
     pub fn send_unacknowledged(&self) -> TcpSeqNumber {
         self.local_seq_no
@@ -5387,6 +5397,28 @@ mod test {
                 ..RECV_TEMPL
             }]
         );
+    }
+
+    #[test]
+    fn test_limit_mss_applies_to_what_is_sent_again() {
+        let mut s = socket_established_with_buffer_sizes(200, 64);
+        s.send_slice(&[7; 120]).unwrap();
+        recv!(s, time 0, Ok(TcpRepr {
+            control: TcpControl::Psh,
+            seq_number: LOCAL_SEQ + 1,
+            ack_number: Some(REMOTE_SEQ + 1),
+            payload: &[7; 120],
+            ..RECV_TEMPL
+        }), exact);
+        s.limit_mss(60);
+        s.limit_mss(100);
+        recv_nothing!(s, time 999);
+        recv!(s, time 1000, Ok(TcpRepr {
+            seq_number: LOCAL_SEQ + 1,
+            ack_number: Some(REMOTE_SEQ + 1),
+            payload: &[7; 60],
+            ..RECV_TEMPL
+        }), exact);
     }
 
     #[test]
