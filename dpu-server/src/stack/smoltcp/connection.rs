@@ -188,15 +188,13 @@ impl Connection {
             receive_window: socket.recv_capacity() - socket.recv_queue(),
             unacknowledged: socket.send_unacknowledged(),
             is_waiting: state == State::TimeWait,
+            has_ended: has_client_ended(state),
         })
     }
 
     /// Notes the client's FIN.
     pub(super) fn note_fin(&mut self) {
-        use tcp::State;
-        let state = self.socket.state();
-        self.is_finished |=
-            matches!(state, State::CloseWait | State::LastAck | State::Closing | State::TimeWait);
+        self.is_finished |= has_client_ended(self.socket.state());
     }
 
     /// Neither end sends any more, or one has reset it.
@@ -250,4 +248,10 @@ impl Connection {
             self.socket.close();
         }
     }
+}
+
+/// Whether the client's FIN came.
+fn has_client_ended(state: tcp::State) -> bool {
+    use tcp::State;
+    matches!(state, State::CloseWait | State::LastAck | State::Closing | State::TimeWait)
 }

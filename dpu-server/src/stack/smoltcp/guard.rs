@@ -5,6 +5,7 @@
 //! | SYN | dropped without a word: a rebooted client of the same port hangs | an acknowledgement, by which such a client finds out (RFC 5961 §4.2); in TIME-WAIT a newer one opens a new connection (RFC 9293 §3.10.7.4) |
 //! | RST, in the window but not the next number | ends the connection: 2³² / window guesses do | an acknowledgement (RFC 5961 §3.2) |
 //! | an acknowledgement older than the last | dropped with the bytes it carries | the bytes count (RFC 9293 §3.10.7.4) |
+//! | bytes behind the client's FIN | are received | are not (RFC 9293 §3.10.7.4, seventh) |
 //! | a window in a segment overtaken by a newer one | counts | does not (SND.WL1, SND.WL2: RFC 9293 §3.10.7.4) |
 //!
 //! Pure: numbers in, a verdict out.
@@ -25,6 +26,8 @@ pub(super) struct Place {
     pub(super) unacknowledged: Number,
     /// In TIME-WAIT.
     pub(super) is_waiting: bool,
+    /// The client's FIN came.
+    pub(super) has_ended: bool,
 }
 
 /// The segment that told the window last (SND.WL1, SND.WL2), and what it said, unscaled.
@@ -78,6 +81,9 @@ pub(super) fn judge(says: &mut TcpRepr<'_>, place: &Place, told: &mut Option<Tol
     }
     if is_old {
         says.ack_number = Some(place.unacknowledged);
+    }
+    if place.has_ended {
+        says.payload = &[];
     }
     Verdict::Pass
 }

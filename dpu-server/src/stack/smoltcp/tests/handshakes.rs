@@ -209,3 +209,17 @@ fn a_closed_window_is_probed_until_it_opens() {
     let answer = hand.says(said("A", 12, hand.theirs + 1, b""));
     assert!(answer.iter().any(|one| one.payload.ends_with(b"back")), "{answer:?}");
 }
+
+#[test]
+fn bytes_behind_the_client_s_fin_are_nobody_s() {
+    let mut hand = Hand::new();
+    hand.connects(1000);
+    let theirs = hand.theirs.wrapping_add(1);
+    hand.says(said("FA", 1001, theirs, b"the end"));
+    hand.says(said("A", 1009, theirs, b" is not the end"));
+    assert_eq!(hand.read(), b"the end");
+    // What came before it may come again.
+    hand.says(said("FA", 1001, theirs, b"the end"));
+    let mut buffer = [0; 100];
+    assert_eq!(hand.tcp.recv(hand.now, SERVED, &mut buffer), Received::Fin);
+}
