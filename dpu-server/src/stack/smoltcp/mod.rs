@@ -5,7 +5,7 @@
 //! | `tcp`, `egress` | from a frame to its connection, and back; pure: no port, no clock |
 //! | `flows` | which connection a segment is of |
 //! | `calls`, `sockets`, `listener`, `options` | the socket calls on it |
-//! | `link`, `neighbors` | Ethernet, ARP, neighbour discovery |
+//! | `link`, `neighbors`, `path` | Ethernet, ARP, neighbour discovery; what the way carries |
 //! | `segment`, `guard` | what is looked at, and put right, before smoltcp sees a segment |
 //! | `connection`, `emit`, `device`, `clock` | one smoltcp socket and what it needs |
 //! | `budget` | the memory of all buffers together |
@@ -22,10 +22,13 @@ mod egress;
 mod emit;
 mod flows;
 mod guard;
+#[cfg(fuzzing)]
+pub mod harness;
 mod link;
 mod listener;
 mod neighbors;
 mod options;
+mod path;
 mod segment;
 mod sockets;
 mod tcp;

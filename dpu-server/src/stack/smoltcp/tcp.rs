@@ -29,6 +29,7 @@ use super::guard::{Verdict, judge};
 use super::link::{Frame, Link};
 use super::listener::{HALF_OPEN_MAX, Name};
 use super::neighbors::Search;
+use super::path::too_big;
 use super::segment::{Arrival, Flow, Segment, arrival};
 use super::sockets::Sockets;
 use super::wheel::{Due, Wheel};
@@ -110,7 +111,10 @@ impl Tcp {
             Arrival::Segment(segment) if self.link.is_own(segment.flow.local.ip()) => {
                 self.segment(now, segment, packet, from, out);
             }
-            Arrival::Other => self.answer(now, packet, from, out),
+            Arrival::Other => match too_big(packet) {
+                Some(told) => self.narrow(&told),
+                None => self.answer(now, packet, from, out),
+            },
             Arrival::Segment(_) | Arrival::Broken => {}
         }
     }

@@ -6,6 +6,7 @@ mod hand;
 mod handshakes;
 mod links;
 mod memory;
+mod paths;
 mod silence;
 mod streams;
 mod wire;
