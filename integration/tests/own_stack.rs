@@ -4,16 +4,20 @@
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, SocketAddrV6, TcpListener, TcpStream, UdpSocket};
+use std::net::{
+    IpAddr, Ipv4Addr, Shutdown, SocketAddr, SocketAddrV6, TcpListener, TcpStream, UdpSocket,
+};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mqttshim_integration::namespace::{CARD, CARD_INTERFACE, INTERFACE, Link, Namespace};
 use mqttshim_integration::{
     Broker, BrokerSetup, Card, Client, Folder, Login, Message, broker, needs, paths, ports,
     process, wait,
 };
+use mqttshim_port::xdp::Xdp;
+use mqttshim_port::{Port, Receive, Transmit};
 
 const ADDRESSES: [&str; 2] = ["10.77.0.1", "fd77::1"];
 const SHORT_CONNECTIONS: usize = 2_000;
@@ -277,29 +281,61 @@ fn the_kernel_keeps_what_is_its_own() {
 }
 
 #[test]
-fn a_card_in_a_vlan_is_reached_with_its_tag_alone() {
-    needs!("ping");
+fn connections_come_through_all_queues_of_an_interface() {
     let folder = Folder::new();
     let Some(_namespace) = Namespace::enter(Link::Veth) else { return };
-    // Without reordered headers the kernel writes the tag into the frame; a veth pair would carry it beside it.
-    let tagged = ["link", "add", "link", INTERFACE, "name", "mqv", "type", "vlan", "id", "5"];
-    ip(&[&tagged[..], &["reorder_hdr", "off"]].concat());
-    ip(&["address", "add", "10.79.0.2/24", "dev", "mqv"]);
-    ip(&["link", "set", "mqv", "up"]);
+    let queues = ["numtxqueues", "2", "numrxqueues", "2"];
+    let (one, other) = (["link", "add", "mq2"], ["type", "veth", "peer", "name", "mq3"]);
+    ip(&[&one[..], &queues, &other, &queues].concat());
+    ip(&["address", "add", "10.79.0.2/24", "dev", "mq2"]);
+    ip(&["link", "set", "mq3", "up"]);
+    ip(&["link", "set", "mq2", "up"]);
+    let more = ["--stack", "smoltcp", "--port", "xdp:mq3", "--address", "10.79.0.1/24"];
+    let card = Card::start_with(&folder, &more);
+    let said = card.process.log();
+    assert!(said.contains("native=true") && said.contains("queues=2"), "{said}");
+    // Each has a port, and so a queue, of its own; the second try, after a second, would take another.
+    let (at, within) = (address("10.79.0.1", 1), Duration::from_millis(900));
+    for _ in 0..64 {
+        let refused = TcpStream::connect_timeout(&at, within).unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    }
+}
+
+#[test]
+fn a_card_in_a_vlan_answers_what_has_its_tag_alone() {
+    let folder = Folder::new();
+    let Some(_namespace) = Namespace::enter(Link::Veth) else { return };
     let port = Link::Veth.port();
-    let more = ["--stack", "smoltcp", "--port", &port, "--address", "10.79.0.1/24", "--vlan", "5"];
+    let more = ["--stack", "smoltcp", "--port", &port, "--address", CARD[0], "--vlan", "5"];
     let _card = Card::start_with(&folder, &more);
-    let ping = |interface| {
-        let ping = ["-c", "2", "-i", "0.2", "-W", "2", "-I", interface, "10.79.0.1"];
-        let output = Command::new("ping").args(ping).output().unwrap();
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
-    let said = ping("mqv");
-    assert!(said.contains(" 0% packet loss"), "{said}");
-    let refused = TcpStream::connect(address("10.79.0.1", 1)).unwrap_err();
-    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
-    let said = ping(INTERFACE);
-    assert!(said.contains("100% packet loss"), "{said}");
+    assert!(finds_the_card(Some(5)));
+    assert!(!finds_the_card(Some(6)));
+    assert!(!finds_the_card(None));
+}
+
+/// Asks for the card from the other end, past the kernel there too, and waits a moment for its answer.
+fn finds_the_card(vlan: Option<u16>) -> bool {
+    let own = Ipv4Addr::new(10, 77, 0, 9);
+    let mut port = Xdp::open(INTERFACE, &[own.into()], vlan).unwrap();
+    let (mac, card) = (port.mac(), Ipv4Addr::new(10, 77, 0, 1));
+    // RFC 826: who has it? Tell us.
+    let mut request = [&[0xff; 6], &mac[..], &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1], &mac[..]].concat();
+    request.extend(own.octets());
+    request.extend([0; 6]);
+    request.extend(card.octets());
+    let (_, transmit) = port.halves();
+    transmit.frame(request.len(), |frame| frame.copy_from_slice(&request));
+    transmit.kick().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(1);
+    let mut has_answer = false;
+    while !has_answer && Instant::now() < deadline {
+        let (receive, _) = port.halves();
+        let is_answer = |frame: &[u8]| frame[12..14] == [8, 6] && frame[28..32] == card.octets();
+        receive.burst(8, |frame| has_answer |= is_answer(frame)).unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    has_answer
 }
 
 fn any_socket() -> UdpSocket {

@@ -161,6 +161,18 @@ fn ask_driver<T>(name: &InterfaceName, question: &mut T) -> Result<(), Errno> {
     request.ask(&any_socket()?, libc::SIOCETHTOOL as libc::Ioctl)
 }
 
+/// Has the kernel send as many frames of an AF_XDP socket in one call, which are 32 otherwise (`XDP_MAX_TX_SKB_BUDGET`, Linux 6.17).
+pub(super) fn set_frames_a_send(socket: &OwnedFd, frames: u32) -> Result<(), Errno> {
+    const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
+    let bytes = size_of::<u32>() as libc::socklen_t;
+    let value = (&raw const frames).cast();
+    // SAFETY: the option reads one `u32` at the pointer (net/xdp/xsk.c).
+    let failed = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, value, bytes)
+    };
+    outcome(failed)
+}
+
 /// Any socket carries questions about interfaces.
 fn any_socket() -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC;

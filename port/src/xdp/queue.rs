@@ -10,6 +10,7 @@ use rustix::net::xdp::{
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 
 use super::tag::{TAG_BYTES, tag, untag};
+use crate::sys;
 use crate::sys::bpf::Mode;
 use crate::sys::ring::{Arrived, Fill, Leaving, Sent};
 use crate::sys::umem::{Chunk, Umem};
@@ -56,8 +57,9 @@ pub(super) fn open(
     }
     fill.publish();
     bind(&socket, interface, queue, mode)?;
-    // Without the right to it: fewer at once.
+    // Without the right to it, or on an older kernel: fewer at once.
     let _ = sockopt::set_socket_send_buffer_size_force(&socket, SEND_BUFFER_BYTES);
+    let _ = sys::set_frames_a_send(&socket, FRAMES);
     let (umem, socket) = (Arc::new(umem), Arc::new(socket));
     let receiver = Receiver {
         umem: Arc::clone(&umem),
