@@ -9,5 +9,9 @@ fi
 command -v cargo-fuzz >/dev/null || cargo install --quiet --locked cargo-fuzz
 for target in $(cargo +nightly fuzz list); do
   echo "== $target, $seconds s"
-  cargo +nightly fuzz run "$target" -- -max_total_time="$seconds" -print_final_stats=1 -len_control=0
+  # What was found before, and beginnings by hand, where there are some (fuzz/seeds).
+  mkdir -p "fuzz/corpus/$target"
+  seeds=()
+  [ ! -d "fuzz/seeds/$target" ] || seeds=("fuzz/seeds/$target")
+  cargo +nightly fuzz run "$target" "fuzz/corpus/$target" "${seeds[@]}" -- -max_total_time="$seconds" -print_final_stats=1 -len_control=0
 done
