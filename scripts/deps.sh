@@ -8,7 +8,7 @@ declare -A package_of=(
   [mosquitto]=mosquitto [mosquitto_pub]=mosquitto-clients [gdb]=gdb [strace]=strace [ip]=iproute2 [ping]=iputils-ping
   [capnp]=capnproto [faketime]=faketime [cc]=gcc [python3]=python3 [curl]=curl [node]=nodejs [npm]=npm
   [redis-server]=redis-server [nginx]=nginx-light
-  [musl-gcc]=musl-tools [setcap]=libcap2-bin [systemd-analyze]=systemd
+  [tshark]=tshark [musl-gcc]=musl-tools [setcap]=libcap2-bin [systemd-analyze]=systemd
 )
 missing=()
 for program in "${!package_of[@]}"; do

@@ -18,10 +18,12 @@
 
 pub mod agent;
 pub mod broker;
+pub mod capture;
 pub mod card;
 pub mod compiler;
 pub mod crowd;
 pub mod differential;
+pub mod echo;
 pub mod folder;
 pub mod metrics;
 pub mod mqtt;

@@ -11,10 +11,10 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use mqttshim_integration::echo::Echo;
 use mqttshim_integration::namespace::{CARD, CARD_INTERFACE, INTERFACE, Link, Namespace};
 use mqttshim_integration::{
-    Broker, BrokerSetup, Card, Client, Folder, Login, Message, broker, needs, paths, ports,
-    process, wait,
+    Broker, BrokerSetup, Card, Client, Folder, Login, Message, needs, paths, ports, wait,
 };
 use mqttshim_port::xdp::Xdp;
 use mqttshim_port::{Port, Receive, Transmit};
@@ -67,27 +67,6 @@ fn mosquitto(folder: &Folder, card: &Card) -> Broker {
     broker
 }
 
-/// A server that sends back what it gets, on the card.
-fn echo(folder: &Folder, card: &Card) -> (process::Process, u16) {
-    let port = ports::free();
-    let script = "import socketserver\n\
-        class Echo(socketserver.BaseRequestHandler):\n    \
-            def handle(self):\n        \
-                while data := self.request.recv(65536): self.request.sendall(data)\n\
-        socketserver.ThreadingTCPServer.request_queue_size = 1000\n\
-        socketserver.ThreadingTCPServer.allow_reuse_address = True\n\
-        socketserver.ThreadingTCPServer.daemon_threads = True\n\
-        import socket, sys\n\
-        socketserver.ThreadingTCPServer.address_family = socket.AF_INET6\n\
-        socketserver.ThreadingTCPServer(('::', int(sys.argv[1])), Echo).serve_forever()\n";
-    let mut command = Command::new("python3");
-    command.args(["-c", script, &port.to_string()]);
-    broker::preload(&mut command, card.session(), port);
-    let mut server = process::Process::start("echo", folder.path(), &mut command);
-    server.await_log("is served by the card");
-    (server, port)
-}
-
 fn clients_of_both_ip_versions_get_what_the_card_distributes(link: Link) {
     needs!("mosquitto");
     let folder = Folder::new();
@@ -123,7 +102,8 @@ fn bytes_come_back_as_they_were_written_both_ways_at_once(link: Link) {
     let folder = Folder::new();
     let Some(_namespace) = Namespace::enter(link) else { return };
     let card = start(&folder, link);
-    let (_server, port) = echo(&folder, &card);
+    let echo = Echo::start(&folder, &card);
+    let port = echo.port();
     let bytes: Vec<u8> =
         (0..8_000_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     for text in ADDRESSES {
@@ -146,7 +126,8 @@ fn thousands_of_short_connections_leave_nothing(link: Link) {
     let folder = Folder::new();
     let Some(_namespace) = Namespace::enter(link) else { return };
     let card = start(&folder, link);
-    let (_server, port) = echo(&folder, &card);
+    let echo = Echo::start(&folder, &card);
+    let port = echo.port();
     for number in 0..SHORT_CONNECTIONS {
         let mut stream = TcpStream::connect(address(ADDRESSES[number % 2], port)).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();

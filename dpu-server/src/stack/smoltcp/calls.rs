@@ -224,6 +224,11 @@ impl Tcp {
         value: &mut [u8],
     ) -> Result<usize, Errno> {
         let id = self.sockets.connection(key);
+        if let Some(known) = id.and_then(|id| self.known_of(id, level, name)) {
+            let bytes = value.len().min(4);
+            value[..bytes].copy_from_slice(&known.to_ne_bytes()[..bytes]);
+            return Ok(bytes);
+        }
         let bytes = self.sockets.get(key)?.options.get(level, name, value)?;
         match (level, name) {
             (libc::SOL_SOCKET, libc::SO_ERROR) => {
@@ -251,6 +256,19 @@ impl Tcp {
         Ok(bytes)
     }
 
+    /// What an option tells of the connection itself: ip(7), ipv6(7), tcp(7).
+    fn known_of(&self, id: u32, level: i32, name: i32) -> Option<i32> {
+        let mtu = self.mtu();
+        let headers = if self.flow(id).0.is_ipv4() { 40 } else { 60 };
+        let known = match (level, name) {
+            (libc::IPPROTO_IP, libc::IP_MTU) | (libc::IPPROTO_IPV6, libc::IPV6_MTU) => mtu,
+            (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => mtu - headers,
+            (libc::IPPROTO_IPV6, libc::IPV6_ADDRFORM) => libc::AF_INET6 as usize,
+            _ => return None,
+        };
+        i32::try_from(known).ok()
+    }
+
     /// As `include/net/tcp_states.h` numbers them.
     fn state(&self, socket: &Socket) -> u8 {
         match &socket.role {
@@ -262,8 +280,8 @@ impl Tcp {
                 State::SynReceived => 3,
                 State::FinWait1 => 4,
                 State::FinWait2 => 5,
-                State::TimeWait => 6,
-                State::Closed | State::Listen => 7,
+                // In TIME-WAIT the kernel has taken the connection from its socket, which is closed.
+                State::TimeWait | State::Closed | State::Listen => 7,
                 State::CloseWait => 8,
                 State::LastAck => 9,
                 State::Closing => 11,

@@ -130,8 +130,12 @@ impl Options {
         let mut kept = vec![0; VALUE_BYTES_MAX];
         let bytes = kernel::get(&socket, level, name, &mut kept)?;
         kept.truncate(bytes);
+        let is_superseded = |(own_level, own_name): (i32, i32)| {
+            own_level == level
+                && (own_name == name || is_timestamp(level, own_name) && is_timestamp(level, name))
+        };
         let own = Arc::make_mut(&mut self.own);
-        own.retain(|(key, _)| *key != (level, name));
+        own.retain(|(own, _)| !is_superseded(*own));
         own.push(((level, name), kept));
         Ok(())
     }
@@ -228,18 +232,18 @@ fn last_phase(level: i32, name: i32, value: &[u8]) -> Phase {
     }
 }
 
+/// Whether an option is one of those of which a socket has the last that was set (socket(7)).
+fn is_timestamp(level: i32, name: i32) -> bool {
+    let all = [libc::SO_TIMESTAMP, libc::SO_TIMESTAMPNS, SO_TIMESTAMP_NEW, SO_TIMESTAMPNS_NEW];
+    level == libc::SOL_SOCKET && all.contains(&name)
+}
+
 /// Whether a connection does without an option that its listener has (`inet_csk_clone_lock`, `sk_clone_lock`).
 fn is_the_listeners_alone(level: i32, name: i32) -> bool {
     matches!(
         (level, name),
-        (
-            libc::SOL_SOCKET,
-            libc::SO_PRIORITY
-                | libc::SO_TIMESTAMP
-                | libc::SO_TIMESTAMPNS
-                | SO_TIMESTAMP_NEW
-                | SO_TIMESTAMPNS_NEW
-        ) | (libc::IPPROTO_TCP, libc::TCP_FASTOPEN | libc::TCP_FASTOPEN_CONNECT)
+        (libc::SOL_SOCKET, libc::SO_PRIORITY)
+            | (libc::IPPROTO_TCP, libc::TCP_FASTOPEN | libc::TCP_FASTOPEN_CONNECT)
     )
 }
 

@@ -266,6 +266,11 @@ impl Tcp {
         self.connections.iter().any(|(_, it)| !it.is_over() && it.name.collides(name))
     }
 
+    /// The longest packet that leaves, in bytes.
+    pub(super) fn mtu(&self) -> usize {
+        self.capabilities.mtu
+    }
+
     /// Whether there is such a connection.
     pub(super) fn has_flow(&self, flow: Flow) -> bool {
         self.flows.find(&flow, &self.connections).is_some()
