@@ -1,15 +1,18 @@
 //! Names that are bound, and who is let in.
 //!
 //! A SYN for a listener makes a connection that is half open; when its handshake is over it waits to be accepted. Both numbers
-//! are bounded. At the bound of half-open ones the oldest makes room: a flood of SYNs from nowhere costs no more memory than
-//! that, and whoever comes after it is let in at once. A SYN that finds the queue full is not answered, so that the client
+//! are bounded. At the bound of half-open ones the oldest makes room for the next, once a millisecond: a flood of SYNs from nowhere
+//! costs no more memory than that, and next to no time, and whoever comes after it is let in at once. A SYN that finds the queue full is not answered, so that the client
 //! comes again (as Linux has it).
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 /// Handshakes of one listener under way at a time.
 pub(super) const HALF_OPEN_MAX: usize = 4096;
+/// Between two SYNs that are taken in beyond these. One that is not comes again after a second.
+const MAKING_ROOM: Duration = Duration::from_millis(1);
 
 /// A bound name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -88,12 +91,20 @@ pub(super) struct Listener {
     /// Connections whose handshake may be under way, oldest first; some are over by now.
     half_open: VecDeque<(u32, u64)>,
     pub(super) half_open_count: usize,
+    /// From when on the oldest may make room.
+    may_make_room_at: Duration,
 }
 
 impl Listener {
     pub(super) fn new(backlog: i32) -> Listener {
         let (queue, half_open) = (VecDeque::new(), VecDeque::new());
-        let mut listener = Listener { backlog: 0, queue, half_open, half_open_count: 0 };
+        let mut listener = Listener {
+            backlog: 0,
+            queue,
+            half_open,
+            half_open_count: 0,
+            may_make_room_at: Duration::ZERO,
+        };
         listener.set_backlog(backlog);
         listener
     }
@@ -112,6 +123,15 @@ impl Listener {
     pub(super) fn begin(&mut self, id: u32, serial: u64) {
         self.half_open.push_back((id, serial));
         self.half_open_count += 1;
+    }
+
+    /// Whether the oldest may make room for a SYN.
+    pub(super) fn may_make_room(&mut self, now: Duration) -> bool {
+        let is_time = now >= self.may_make_room_at;
+        if is_time {
+            self.may_make_room_at = now + MAKING_ROOM;
+        }
+        is_time
     }
 
     /// The oldest that may have to make room.

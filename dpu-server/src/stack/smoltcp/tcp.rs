@@ -208,7 +208,9 @@ impl Tcp {
         first: Number,
         out: &mut impl Transmit,
     ) {
-        self.make_room(key);
+        if !self.make_room(now, key) {
+            return;
+        }
         let Some((listener, buffers)) = self.sockets.listening(key) else { return };
         if !listener.has_room() || !self.budget.takes_another() {
             return;
@@ -229,28 +231,31 @@ impl Tcp {
         self.touched(now, id, None);
     }
 
-    /// Keeps the half-open connections of a listener within their bound.
-    fn make_room(&mut self, key: Key) {
-        loop {
-            let connections = &self.connections;
-            let is_half_open = |id: u32, serial: u64| {
-                connections
-                    .get(id as usize)
-                    .is_some_and(|it| it.serial == serial && it.stage == Stage::HalfOpen(key))
-            };
-            let Some((listener, _)) = self.sockets.listening(key) else { return };
-            if listener.is_worth_tidying() {
-                listener.tidy(is_half_open);
-            }
-            if listener.half_open_count < HALF_OPEN_MAX {
-                return;
-            }
-            match listener.oldest() {
-                Some((id, serial)) if is_half_open(id, serial) => self.remove(id),
-                Some(_) => {}
-                None => return,
+    /// Keeps the half-open connections of a listener within their bound; whether there may be one more.
+    fn make_room(&mut self, now: Duration, key: Key) -> bool {
+        let connections = &self.connections;
+        let is_half_open = |id: u32, serial: u64| {
+            connections
+                .get(id as usize)
+                .is_some_and(|it| it.serial == serial && it.stage == Stage::HalfOpen(key))
+        };
+        let Some((listener, _)) = self.sockets.listening(key) else { return false };
+        if listener.is_worth_tidying() {
+            listener.tidy(is_half_open);
+        }
+        if listener.half_open_count < HALF_OPEN_MAX {
+            return true;
+        }
+        if !listener.may_make_room(now) {
+            return false;
+        }
+        while let Some((id, serial)) = listener.oldest() {
+            if is_half_open(id, serial) {
+                self.remove(id);
+                return true;
             }
         }
+        false
     }
 
     /// Takes a connection in.
