@@ -10,10 +10,10 @@ BROKER ?= mosquitto
 TRUST ?= suback observed
 export SEEDS BROKER TRUST
 
-.PHONY: help build demo demo-card test oracle mutations soak foreign check bench brokers schema loom fuzz sanitize deps install clean
+.PHONY: help build demo demo-card test oracle own-stack mutations soak foreign check bench brokers schema loom fuzz sanitize deps install clean
 
 help: ## Lists these targets.
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Builds the library and the programs, optimised, into target/release.
 	$(CARGO) build --release --workspace
@@ -35,6 +35,9 @@ soak: deps build loom fuzz sanitize foreign ## The long runs: model checking, fu
 
 oracle: deps build ## Plays SEEDS random scenarios on BROKER alone and on us, for each TRUST, and compares what every client received.
 	scripts/oracle.sh
+
+own-stack: deps build ## What holds on the kernel's TCP/IP must on our own: clients, sessions, parity, SEEDS scenarios, Wireshark, floods (as root).
+	scripts/own-stack.sh
 
 mutations: deps build ## Breaks one rule of the card after the other, and sees whether the oracle notices.
 	scripts/oracle-mutations.sh

@@ -9,7 +9,11 @@ trap 'if [ -s "$skipped" ]; then sort -u "$skipped"; fi' EXIT
 # Examples in the documentation, which nextest does not run.
 cargo test --workspace --doc --quiet
 if command -v cargo-nextest >/dev/null; then
-  cargo nextest run --workspace --no-fail-fast
+  failed=
+  cargo nextest run --workspace --no-fail-fast || failed=1
+  # A share of it again, on TCP/IP of our own.
+  scripts/own-stack.sh share || failed=1
+  [ -z "$failed" ]
 else
   cargo test --workspace --no-fail-fast
 fi

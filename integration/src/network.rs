@@ -11,14 +11,14 @@
 
 use std::cell::Cell;
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::{namespace, needs};
+use crate::{namespace, needs, wait};
 
 /// What chooses: `kernel`, as if it were not set, or `smoltcp`.
 pub const CHOICE: &str = "MQTTSHIM_TEST_STACK";
@@ -144,6 +144,9 @@ fn make() -> File {
              rule add pref {OF_THE_KERNEL} lookup local\nrule del pref 0\n"
         ),
     );
+    wait::until("there is a way to an address of IPv6", || {
+        UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).ok()?.connect((OWN6, 9)).ok()
+    });
     // What comes from a card has this host's own address.
     set("conf/all/accept_local", "1");
     set("conf/all/rp_filter", "0");

@@ -17,7 +17,7 @@ use crate::{Card, Folder, Process, broker, network, ports};
 
 /// What a connection's path or its client's first packet tells, which are others on a TAP device than on the loopback: as the
 /// cases write options. See `docs/conformance.md`.
-const TOLD_BY_THE_PATH: [&str; 12] = [
+const TOLD_BY_THE_PATH: [&str; 14] = [
     // TCP_MAXSEG, IP_MTU, IPV6_MTU, IPV6_PATHMTU.
     "connection 6/2:",
     "connection 0/14:",
@@ -33,6 +33,9 @@ const TOLD_BY_THE_PATH: [&str; 12] = [
     "accepted 41/18:",
     "second 41/18:",
     "connection 41/17:",
+    // SO_PEERNAME and TCP_AO_REPAIR, of which nothing but a refusal is told, and another one.
+    "connection 1/28:",
+    "listener 6/42:",
 ];
 /// What our own TCP/IP does not do, and says so in `docs/conformance.md`.
 const NOT_ON_OUR_OWN: [&str; 3] = [

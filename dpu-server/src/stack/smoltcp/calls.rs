@@ -224,7 +224,8 @@ impl Tcp {
         value: &mut [u8],
     ) -> Result<usize, Errno> {
         let id = self.sockets.connection(key);
-        if let Some(known) = id.and_then(|id| self.known_of(id, level, name)) {
+        let is_v6 = self.sockets.get(key)?.name.address.is_ipv6();
+        if let Some(known) = id.and_then(|id| self.known_of(id, is_v6, level, name)) {
             let bytes = value.len().min(4);
             value[..bytes].copy_from_slice(&known.to_ne_bytes()[..bytes]);
             return Ok(bytes);
@@ -256,14 +257,15 @@ impl Tcp {
         Ok(bytes)
     }
 
-    /// What an option tells of the connection itself: ip(7), ipv6(7), tcp(7).
-    fn known_of(&self, id: u32, level: i32, name: i32) -> Option<i32> {
+    /// What an option tells of the connection itself, on a socket of IPv6 or IPv4: ip(7), ipv6(7), tcp(7).
+    fn known_of(&self, id: u32, is_v6: bool, level: i32, name: i32) -> Option<i32> {
         let mtu = self.mtu();
         let headers = if self.flow(id).0.is_ipv4() { 40 } else { 60 };
         let known = match (level, name) {
-            (libc::IPPROTO_IP, libc::IP_MTU) | (libc::IPPROTO_IPV6, libc::IPV6_MTU) => mtu,
+            (libc::IPPROTO_IP, libc::IP_MTU) => mtu,
+            (libc::IPPROTO_IPV6, libc::IPV6_MTU) if is_v6 => mtu,
             (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => mtu - headers,
-            (libc::IPPROTO_IPV6, libc::IPV6_ADDRFORM) => libc::AF_INET6 as usize,
+            (libc::IPPROTO_IPV6, libc::IPV6_ADDRFORM) if is_v6 => libc::AF_INET6 as usize,
             _ => return None,
         };
         i32::try_from(known).ok()
