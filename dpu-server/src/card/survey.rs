@@ -4,7 +4,7 @@ use super::endings::add;
 use super::{Blind, Card, Counters};
 use crate::attach::Attach;
 use crate::mqtt::{ByReason, Counters as CoreCounters};
-use crate::stack::{Sends, Stack};
+use crate::stack::{Memory, Sends, Stack};
 
 /// See the module.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -15,6 +15,8 @@ pub struct Survey {
     pub card: Counters,
     /// How outboxes were sent.
     pub sends: Sends,
+    /// The memory of clients' connections.
+    pub memory: Memory,
     /// Brokers now.
     pub sessions_open: u64,
     /// Brokers that are gone and whose clients still take what is left.
@@ -31,6 +33,7 @@ impl<A: Attach, S: Stack> Card<A, S> {
         let mut survey =
             Survey { core: self.past.clone(), card: self.counters, ..Survey::default() };
         survey.sends = self.stack.sends();
+        survey.memory = self.stack.memory();
         for (_, session) in &self.sessions {
             let counters = session.core.counters();
             add(&mut survey.core, counters);

@@ -146,6 +146,16 @@ const OPAQUE: Family = counter(
 );
 const SENDS: Family =
     counter("mqttshim_sends_total", &["way"], "Sends to clients by the way they took");
+const BUFFERS: Family = gauge(
+    "mqttshim_stack_buffer_bytes",
+    &[],
+    "Bytes that the buffers of connections have now, on TCP/IP of the card's own",
+);
+const REFUSED: Family = counter(
+    "mqttshim_stack_refused_total",
+    &["what"],
+    "Connections not begun and segments dropped because all buffers together had what they may",
+);
 const PAUSES: Family = counter(
     "mqttshim_accept_pauses_total",
     &[],
@@ -202,6 +212,9 @@ fn readings(snapshot: &Snapshot, mut tell: impl FnMut(&'static Family, &[&'stati
     tell(&OPAQUE, &[], core.turned_opaque);
     tell(&SENDS, &["io_uring"], survey.sends.batched);
     tell(&SENDS, &["plain"], survey.sends.plain);
+    tell(&BUFFERS, &[], survey.memory.bytes);
+    tell(&REFUSED, &["connection"], survey.memory.connections_refused);
+    tell(&REFUSED, &["segment"], survey.memory.segments_dropped);
     tell(&PAUSES, &[], survey.card.accept_pauses);
     tell(&GIVEN_UP, &[], survey.card.lingers_given_up);
     tell(&VIOLATIONS, &[], attach.violations);

@@ -34,6 +34,9 @@ fn busy() -> Snapshot {
     snapshot.survey.card.lingers_given_up = 13;
     snapshot.survey.sends.batched = 14;
     snapshot.survey.sends.plain = 15;
+    snapshot.survey.memory.bytes = 32;
+    snapshot.survey.memory.connections_refused = 33;
+    snapshot.survey.memory.segments_dropped = 34;
     snapshot.survey.sessions_open = 16;
     snapshot.survey.sessions_ended = 17;
     snapshot.survey.slow = ByReason([18; Reason::ALL.len()]);

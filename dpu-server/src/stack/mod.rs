@@ -219,6 +219,22 @@ pub trait Stack {
 
     /// How often parts of batches were sent, by the way they took.
     fn sends(&self) -> Sends;
+
+    /// What its connections' buffers hold, and what their bound has turned away. A stack of the kernel's has nothing to tell.
+    fn memory(&self) -> Memory {
+        Memory::default()
+    }
+}
+
+/// The memory of all connections' buffers together.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Memory {
+    /// Bytes they have now.
+    pub bytes: u64,
+    /// Connections that were not begun, because the bound was reached.
+    pub connections_refused: u64,
+    /// Segments that were dropped for the same reason.
+    pub segments_dropped: u64,
 }
 
 /// Parts of batches by the way they were sent.

@@ -46,7 +46,7 @@ use smoltcp::wire::IpCidr;
 
 use self::tcp::{Setup, Tcp};
 use super::{
-    AcceptError, Batch, End, Ends, Event, Key, Received, Sends, Sent, Stack, Watch, watches,
+    AcceptError, Batch, End, Ends, Event, Key, Memory, Received, Sends, Sent, Stack, Watch, watches,
 };
 use mqttshim_port::{Port, Receive, Transmit};
 
@@ -269,6 +269,15 @@ impl<P: Port> Stack for Smoltcp<P> {
 
     fn sends(&self) -> Sends {
         self.sends
+    }
+
+    fn memory(&self) -> Memory {
+        let budget = &self.tcp.budget;
+        Memory {
+            bytes: budget.bytes as u64,
+            connections_refused: budget.refused,
+            segments_dropped: budget.dropped,
+        }
     }
 }
 
