@@ -198,8 +198,8 @@ fn others_do_not_notice_that_half_of_a_thousand_stop_reading_over_xdp() {
 const SYNS: u32 = 100_000;
 const FLOOD_MS: u32 = 900;
 const ESTABLISHED: usize = 50;
-/// What half-open connections may take of the card's memory: as many as a listener has room for, with their buffers.
-const HALF_OPEN_BYTES_MAX: u64 = 4_096 * 52 * 1024;
+/// What half-open connections may take of the card's memory: as many as a listener has room for, without buffers.
+const HALF_OPEN_BYTES_MAX: u64 = 4_096 * 8 * 1024;
 const AFTER: Duration = Duration::from_secs(1);
 
 fn connect(port: u16) -> TcpStream {
