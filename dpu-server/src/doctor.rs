@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use mqttshim_agent::{Agent, AgentConfig, OpenError};
 
-use crate::config::Config;
+use crate::config::{Config, PortChoice, StackConfig};
 use crate::descriptors;
 use crate::stack::kernel::Uring;
 use mqttshim_port::tap::Tap;
@@ -47,7 +47,8 @@ struct Finding {
 /// When `out` takes nothing.
 pub fn doctor(out: &mut impl Write, config: &Config) -> io::Result<bool> {
     let mut is_well = true;
-    for finding in [sockets(config), uring(), session(config)] {
+    let findings = [sockets(config), uring(), session(config)];
+    for finding in findings.into_iter().chain(port(config)) {
         let sign = if finding.is_well { "ok  " } else { "MEND" };
         writeln!(out, "{sign}  {}", finding.what)?;
         is_well &= finding.is_well;
@@ -76,6 +77,21 @@ fn uring() -> Finding {
         ),
     };
     Finding { is_well: true, what }
+}
+
+/// Whether this user may use the port of a stack of our own.
+fn port(config: &Config) -> Option<Finding> {
+    let StackConfig::Smoltcp { port, .. } = &config.stack else { return None };
+    let refused = match port {
+        PortChoice::Xdp(_) => Xdp::check().err().map(|error| error.to_string()),
+        PortChoice::Tap(_) => Tap::check().err().map(|error| error.to_string()),
+        // Whoever may make a file may have it.
+        PortChoice::Mem(_) => None,
+    };
+    Some(match refused {
+        None => Finding { is_well: true, what: format!("port: {port} is open to this user") },
+        Some(error) => Finding { is_well: false, what: format!("port: {port}: {error}") },
+    })
 }
 
 /// Makes the session path and removes it again: the only proof that it can be made.
