@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::xdp::{
@@ -26,6 +27,10 @@ pub(super) const FRAME_BYTES_MAX: usize = CHUNK_BYTES[1] - HEADROOM;
 /// Bytes on their way through the kernel that a socket may answer for. The rings are the bound; the usual one of 208 KiB would let
 /// some 200 frames go at once.
 const SEND_BUFFER_BYTES: usize = 16 << 20;
+
+/// For how long a queue that is in use is waited for: a second in all.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+const BUSY_PAUSES_MAX: u32 = 50;
 
 /// A socket for all that is to come.
 pub(super) fn socket() -> Result<OwnedFd, Errno> {
@@ -97,7 +102,16 @@ fn bind(socket: &OwnedFd, interface: u32, queue: u32, mode: Mode) -> Result<(), 
         flags |= SocketAddrXdpFlags::XDP_COPY;
     }
     // Otherwise the kernel takes zero-copy where the driver offers it.
-    rustix::net::bind(socket, &SocketAddrXdp::new(flags, interface, queue))
+    let address = SocketAddrXdp::new(flags, interface, queue);
+    let mut pauses = 0;
+    loop {
+        match rustix::net::bind(socket, &address) {
+            // A queue is free again only some time after its last socket was closed, as when a card is restarted.
+            Err(Errno::BUSY) if pauses < BUSY_PAUSES_MAX => std::thread::sleep(BUSY_PAUSE),
+            outcome => return outcome,
+        }
+        pauses += 1;
+    }
 }
 
 /// The receiving half of a queue.
