@@ -74,7 +74,7 @@ enum Command {
     },
     /// Show the stacks and channels of this build, and what of them this machine refuses.
     List,
-    /// Check what `run` needs: descriptors, io_uring, the session path.
+    /// Check what `run` needs: descriptors, io_uring, the session path, the port.
     Doctor(Run),
     /// Print a completion script for this shell.
     Completions {
