@@ -16,7 +16,11 @@ use super::sockets::{Client, Entry};
 use super::{Card, TO_BROKER_BYTES_MAX};
 use crate::attach::Attach;
 use crate::mqtt::ConnId;
+use crate::prefetch::soon;
 use crate::stack::{Batch, Key, Sent, Stack};
+
+/// How many connections ahead is asked for what sending to one looks at.
+const LOOK_AHEAD: usize = 12;
 
 impl<A: Attach, S: Stack> Card<A, S> {
     /// The last step of a pass. True if anything moved.
@@ -37,6 +41,12 @@ impl<A: Attach, S: Stack> Card<A, S> {
     fn collect_dirty(&mut self) -> bool {
         for (_, session) in &mut self.sessions {
             while let Some(conn) = session.core.poll_dirty() {
+                if let Some(later) = session.core.dirty_later(LOOK_AHEAD)
+                    && let Some(entry) = self.sockets.get(later.0 as usize)
+                {
+                    soon(entry);
+                    self.stack.expect(Key(later.0));
+                }
                 let key = Key(conn.0);
                 let Some(stream) = self.sockets.get_mut(key.index()).and_then(Entry::stream) else {
                     continue;

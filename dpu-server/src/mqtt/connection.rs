@@ -22,6 +22,7 @@ use super::ping::{Barrier, PingSeq, Pings};
 use super::session::SessionId;
 use super::slow::Slow;
 use super::trie::SubscriptionId;
+use crate::prefetch::soon;
 
 /// How far the connection has come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -296,6 +297,18 @@ impl Connections {
             self.0.resize_with(index + 1, || None);
         }
         self.0[index] = Some(Box::new(connection));
+    }
+
+    /// Asks for what queueing a copy looks at: the connection, and if `is_next`, of what it points to.
+    #[inline]
+    pub(crate) fn expect(&self, id: ConnId, is_next: bool) {
+        let Some(Some(connection)) = self.0.get(id.0 as usize) else { return };
+        if is_next {
+            connection.outbox.expect();
+        } else {
+            soon(&connection.outbox);
+            soon(&connection.is_listed);
+        }
     }
 
     pub(crate) fn remove(&mut self, id: ConnId) -> Option<Box<Connection>> {

@@ -56,7 +56,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Every connection's part, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (Key, &[IoSlice<'a>])> {
+    pub fn iter(&self) -> impl Iterator<Item = (Key, &[IoSlice<'a>])> + Clone {
         self.parts.iter().map(|(key, range)| (*key, &self.slices[range.clone()]))
     }
 

@@ -187,6 +187,11 @@ pub trait Stack {
     /// their way at the latest when [`Stack::wait`] is called.
     fn send(&mut self, batch: &Batch<'_>, sent: &mut Vec<Sent>);
 
+    /// Something will be sent on `key` soon: a stack may ask for the memory.
+    fn expect(&self, key: Key) {
+        let _ = key;
+    }
+
     /// `shutdown(2)`: ends one half of a connection.
     ///
     /// # Errors

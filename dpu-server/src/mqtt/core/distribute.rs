@@ -257,6 +257,10 @@ fn say_that_it_drops(connection: &mut Connection, sessions: &Sessions, reason: D
 }
 
 /// What a distribution writes to.
+/// How many subscribers ahead a connection is asked for, and what it points to.
+const FAR: usize = 16;
+const NEAR: usize = 6;
+
 struct FanOut<'c> {
     connections: &'c mut Connections,
     sessions: &'c mut Sessions,
@@ -282,7 +286,15 @@ impl FanOut<'_> {
         let (limits, now) = (*limits, *now);
         let variants = route.variants();
         copies.resize_with(variants.len() * 2, || None);
+        let mut far = route.targets_for(publisher).skip(FAR);
+        let mut near = route.targets_for(publisher).skip(NEAR);
         for target in route.targets_for(publisher) {
+            if let Some(later) = far.next() {
+                connections.expect(later.conn, false);
+            }
+            if let Some(later) = near.next() {
+                connections.expect(later.conn, true);
+            }
             if !left_out.is_empty() && left_out.binary_search(&target.conn).is_ok() {
                 continue;
             }

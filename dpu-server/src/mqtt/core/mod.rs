@@ -220,6 +220,12 @@ impl Core {
         None
     }
 
+    /// One that [`Self::poll_dirty`] may name after so many others.
+    #[must_use]
+    pub fn dirty_later(&self, others: usize) -> Option<ConnId> {
+        self.dirty.get(others).copied()
+    }
+
     /// What waits to be written to the client.
     ///
     /// # Panics

@@ -24,6 +24,7 @@ use self::copy::{OwnCopy, Pieces};
 use super::config::Limits;
 use super::counters::DropReason;
 use super::packet::Encoded;
+use crate::prefetch::soon_at;
 
 /// Capacity kept when a queue runs empty, in bytes.
 const CAPACITY_KEPT_BYTES: usize = 16 * 1024;
@@ -170,6 +171,14 @@ impl Outbox {
         outbox
     }
 
+    /// Asks for where the next copy goes.
+    #[inline]
+    pub(crate) fn expect(&self) {
+        // Of an empty slice only the address is asked for; an empty queue begins at it (`advance`).
+        let place = self.chunks.as_slices().0.as_ptr();
+        soon_at(place);
+    }
+
     /// Whether nothing can be sent.
     pub fn is_empty(&self) -> bool {
         self.chunks.is_empty()
@@ -205,7 +214,15 @@ impl Outbox {
     ///
     /// # Panics
     /// If fewer can be sent.
-    pub fn advance(&mut self, mut n: usize) {
+    pub fn advance(&mut self, n: usize) {
+        self.take_sent(n);
+        if self.chunks.is_empty() {
+            // The next copy goes where this one was, and not around the queue's memory.
+            self.chunks.clear();
+        }
+    }
+
+    fn take_sent(&mut self, mut n: usize) {
         while n > 0 {
             match self.chunks.front_mut().expect("cannot advance past what waits") {
                 Chunk::Broker(len) => {

@@ -5,6 +5,7 @@
 //! | `tcp`, `egress` | from a frame to its connection, and back; pure: no port, no clock |
 //! | `flows` | which connection a segment is of |
 //! | `calls`, `sockets`, `listener`, `options` | the socket calls on it |
+//! | `ahead` | what these will look at, asked for before |
 //! | `link`, `neighbors`, `path` | Ethernet, ARP, neighbour discovery; what the way carries |
 //! | `segment`, `guard` | what is looked at, and put right, before smoltcp sees a segment |
 //! | `connection`, `emit`, `device`, `clock` | one smoltcp socket and what it needs |
@@ -13,6 +14,7 @@
 //!
 //! This module adds the port and the clock: bursts of frames, one wake-up of the port for all that leaves.
 
+mod ahead;
 mod budget;
 mod calls;
 mod clock;
@@ -216,12 +218,17 @@ impl<P: Port> Stack for Smoltcp<P> {
         sent.clear();
         let now = self.now();
         let (_, transmit) = self.port.halves();
+        self.tcp.expect_connections(batch.iter().map(|(key, _)| key));
         for (key, part) in batch.iter() {
             sent.push(self.tcp.send(now, key, part, transmit));
         }
         self.sends.batched += batch.len() as u64;
         // Kicked when the card waits: once for all it has to send now.
         self.tcp.flush(now, transmit);
+    }
+
+    fn expect(&self, key: Key) {
+        self.tcp.expect_socket(key);
     }
 
     fn shutdown(&mut self, key: Key, how: How) -> Result<(), Errno> {

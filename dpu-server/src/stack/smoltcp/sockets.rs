@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use super::connection::Buffers;
 use super::listener::{Listener, Name};
 use super::options::{Effects, Options, Phase};
+use crate::prefetch::soon;
 use crate::stack::Key;
 
 /// The ports given out for port 0: Linux' ip_local_port_range.
@@ -85,6 +86,13 @@ impl Sockets {
     pub(super) fn next_serial(&mut self) -> u64 {
         self.serial += 1;
         self.serial
+    }
+
+    /// Asks for what a key names.
+    pub(super) fn expect(&self, key: Key) {
+        if let Some(place) = self.open.get(key.index()) {
+            soon(place);
+        }
     }
 
     pub(super) fn get(&self, key: Key) -> Result<&Socket, Errno> {

@@ -83,9 +83,7 @@ pub struct Routes {
 impl Routes {
     /// Creates a new empty routing table.
     pub fn new() -> Self {
-        Self {
-            storage: Vec::new(),
-        }
+        Self { storage: Vec::new() }
     }
 
     /// Update the routes of this node.
@@ -102,9 +100,7 @@ impl Routes {
         gateway: Ipv4Address,
     ) -> Result<Option<Route>, RouteTableFull> {
         let old = self.remove_default_ipv4_route();
-        self.storage
-            .push(Route::new_ipv4_gateway(gateway))
-            .map_err(|_| RouteTableFull)?;
+        self.storage.push(Route::new_ipv4_gateway(gateway)).map_err(|_| RouteTableFull)?;
         Ok(old)
     }
 
@@ -117,9 +113,7 @@ impl Routes {
         gateway: Ipv6Address,
     ) -> Result<Option<Route>, RouteTableFull> {
         let old = self.remove_default_ipv6_route();
-        self.storage
-            .push(Route::new_ipv6_gateway(gateway))
-            .map_err(|_| RouteTableFull)?;
+        self.storage.push(Route::new_ipv6_gateway(gateway)).map_err(|_| RouteTableFull)?;
         Ok(old)
     }
 
@@ -140,12 +134,7 @@ impl Routes {
     /// On success, returns the previous default route, if any.
     #[cfg(feature = "proto-ipv4")]
     pub fn remove_default_ipv4_route(&mut self) -> Option<Route> {
-        if let Some((i, _)) = self
-            .storage
-            .iter()
-            .enumerate()
-            .find(|(_, r)| r.is_ipv4_gateway())
-        {
+        if let Some((i, _)) = self.storage.iter().enumerate().find(|(_, r)| r.is_ipv4_gateway()) {
             Some(self.storage.remove(i))
         } else {
             None
@@ -157,12 +146,7 @@ impl Routes {
     /// On success, returns the previous default route, if any.
     #[cfg(feature = "proto-ipv6")]
     pub fn remove_default_ipv6_route(&mut self) -> Option<Route> {
-        if let Some((i, _)) = self
-            .storage
-            .iter()
-            .enumerate()
-            .find(|(_, r)| r.is_ipv6_gateway())
-        {
+        if let Some((i, _)) = self.storage.iter().enumerate().find(|(_, r)| r.is_ipv6_gateway()) {
             Some(self.storage.remove(i))
         } else {
             None
@@ -232,26 +216,11 @@ mod test {
     fn test_fill() {
         let mut routes = Routes::new();
 
-        assert_eq!(
-            routes.lookup(&ADDR_1A.into(), Instant::from_millis(0)),
-            None
-        );
-        assert_eq!(
-            routes.lookup(&ADDR_1B.into(), Instant::from_millis(0)),
-            None
-        );
-        assert_eq!(
-            routes.lookup(&ADDR_1C.into(), Instant::from_millis(0)),
-            None
-        );
-        assert_eq!(
-            routes.lookup(&ADDR_2A.into(), Instant::from_millis(0)),
-            None
-        );
-        assert_eq!(
-            routes.lookup(&ADDR_2B.into(), Instant::from_millis(0)),
-            None
-        );
+        assert_eq!(routes.lookup(&ADDR_1A.into(), Instant::from_millis(0)), None);
+        assert_eq!(routes.lookup(&ADDR_1B.into(), Instant::from_millis(0)), None);
+        assert_eq!(routes.lookup(&ADDR_1C.into(), Instant::from_millis(0)), None);
+        assert_eq!(routes.lookup(&ADDR_2A.into(), Instant::from_millis(0)), None);
+        assert_eq!(routes.lookup(&ADDR_2B.into(), Instant::from_millis(0)), None);
 
         let route = Route {
             cidr: cidr_1().into(),
@@ -263,26 +232,11 @@ mod test {
             storage.push(route).unwrap();
         });
 
-        assert_eq!(
-            routes.lookup(&ADDR_1A.into(), Instant::from_millis(0)),
-            Some(ADDR_1A.into())
-        );
-        assert_eq!(
-            routes.lookup(&ADDR_1B.into(), Instant::from_millis(0)),
-            Some(ADDR_1A.into())
-        );
-        assert_eq!(
-            routes.lookup(&ADDR_1C.into(), Instant::from_millis(0)),
-            Some(ADDR_1A.into())
-        );
-        assert_eq!(
-            routes.lookup(&ADDR_2A.into(), Instant::from_millis(0)),
-            None
-        );
-        assert_eq!(
-            routes.lookup(&ADDR_2B.into(), Instant::from_millis(0)),
-            None
-        );
+        assert_eq!(routes.lookup(&ADDR_1A.into(), Instant::from_millis(0)), Some(ADDR_1A.into()));
+        assert_eq!(routes.lookup(&ADDR_1B.into(), Instant::from_millis(0)), Some(ADDR_1A.into()));
+        assert_eq!(routes.lookup(&ADDR_1C.into(), Instant::from_millis(0)), Some(ADDR_1A.into()));
+        assert_eq!(routes.lookup(&ADDR_2A.into(), Instant::from_millis(0)), None);
+        assert_eq!(routes.lookup(&ADDR_2B.into(), Instant::from_millis(0)), None);
 
         let route2 = Route {
             cidr: cidr_2().into(),
@@ -294,46 +248,16 @@ mod test {
             storage.push(route2).unwrap();
         });
 
-        assert_eq!(
-            routes.lookup(&ADDR_1A.into(), Instant::from_millis(0)),
-            Some(ADDR_1A.into())
-        );
-        assert_eq!(
-            routes.lookup(&ADDR_1B.into(), Instant::from_millis(0)),
-            Some(ADDR_1A.into())
-        );
-        assert_eq!(
-            routes.lookup(&ADDR_1C.into(), Instant::from_millis(0)),
-            Some(ADDR_1A.into())
-        );
-        assert_eq!(
-            routes.lookup(&ADDR_2A.into(), Instant::from_millis(0)),
-            Some(ADDR_2A.into())
-        );
-        assert_eq!(
-            routes.lookup(&ADDR_2B.into(), Instant::from_millis(0)),
-            Some(ADDR_2A.into())
-        );
+        assert_eq!(routes.lookup(&ADDR_1A.into(), Instant::from_millis(0)), Some(ADDR_1A.into()));
+        assert_eq!(routes.lookup(&ADDR_1B.into(), Instant::from_millis(0)), Some(ADDR_1A.into()));
+        assert_eq!(routes.lookup(&ADDR_1C.into(), Instant::from_millis(0)), Some(ADDR_1A.into()));
+        assert_eq!(routes.lookup(&ADDR_2A.into(), Instant::from_millis(0)), Some(ADDR_2A.into()));
+        assert_eq!(routes.lookup(&ADDR_2B.into(), Instant::from_millis(0)), Some(ADDR_2A.into()));
 
-        assert_eq!(
-            routes.lookup(&ADDR_1A.into(), Instant::from_millis(10)),
-            Some(ADDR_1A.into())
-        );
-        assert_eq!(
-            routes.lookup(&ADDR_1B.into(), Instant::from_millis(10)),
-            Some(ADDR_1A.into())
-        );
-        assert_eq!(
-            routes.lookup(&ADDR_1C.into(), Instant::from_millis(10)),
-            Some(ADDR_1A.into())
-        );
-        assert_eq!(
-            routes.lookup(&ADDR_2A.into(), Instant::from_millis(10)),
-            Some(ADDR_2A.into())
-        );
-        assert_eq!(
-            routes.lookup(&ADDR_2B.into(), Instant::from_millis(10)),
-            Some(ADDR_2A.into())
-        );
+        assert_eq!(routes.lookup(&ADDR_1A.into(), Instant::from_millis(10)), Some(ADDR_1A.into()));
+        assert_eq!(routes.lookup(&ADDR_1B.into(), Instant::from_millis(10)), Some(ADDR_1A.into()));
+        assert_eq!(routes.lookup(&ADDR_1C.into(), Instant::from_millis(10)), Some(ADDR_1A.into()));
+        assert_eq!(routes.lookup(&ADDR_2A.into(), Instant::from_millis(10)), Some(ADDR_2A.into()));
+        assert_eq!(routes.lookup(&ADDR_2B.into(), Instant::from_millis(10)), Some(ADDR_2A.into()));
     }
 }

@@ -17,10 +17,7 @@ enum NeighborState {
     Active,
     /// Socket should not be polled until either `silent_until` passes or
     /// `neighbor` appears in the neighbor cache.
-    Waiting {
-        neighbor: IpAddress,
-        silent_until: Instant,
-    },
+    Waiting { neighbor: IpAddress, silent_until: Instant },
 }
 
 /// Network socket metadata.
@@ -70,16 +67,9 @@ impl Meta {
     {
         match self.neighbor_state {
             NeighborState::Active => true,
-            NeighborState::Waiting {
-                neighbor,
-                silent_until,
-            } => {
+            NeighborState::Waiting { neighbor, silent_until } => {
                 if has_neighbor(neighbor) {
-                    net_trace!(
-                        "{}: neighbor {} discovered, unsilencing",
-                        self.handle,
-                        neighbor
-                    );
+                    net_trace!("{}: neighbor {} discovered, unsilencing", self.handle, neighbor);
                     self.neighbor_state = NeighborState::Active;
                     true
                 } else if timestamp >= silent_until {
@@ -120,10 +110,7 @@ mod tests {
     const NEIGHBOR: IpAddress = IpAddress::v6(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 
     fn meta() -> Meta {
-        Meta {
-            handle: SocketHandle::default(),
-            neighbor_state: NeighborState::Active,
-        }
+        Meta { handle: SocketHandle::default(), neighbor_state: NeighborState::Active }
     }
 
     #[test]
@@ -134,10 +121,7 @@ mod tests {
         assert_eq!(m.poll_at(PollAt::Ingress, |_| false, t), PollAt::Ingress);
         assert_eq!(m.poll_at(PollAt::Now, |_| false, t), PollAt::Now);
         let future = Instant::from_millis(2000);
-        assert_eq!(
-            m.poll_at(PollAt::Time(future), |_| false, t),
-            PollAt::Time(future),
-        );
+        assert_eq!(m.poll_at(PollAt::Time(future), |_| false, t), PollAt::Time(future),);
     }
 
     #[test]
@@ -145,10 +129,7 @@ mod tests {
         let mut m = meta();
         m.neighbor_missing(Instant::from_millis(1000), NEIGHBOR);
 
-        assert_eq!(
-            m.poll_at(PollAt::Now, |_| true, Instant::from_millis(1000)),
-            PollAt::Now,
-        );
+        assert_eq!(m.poll_at(PollAt::Now, |_| true, Instant::from_millis(1000)), PollAt::Now,);
         assert_eq!(
             m.poll_at(PollAt::Ingress, |_| true, Instant::from_millis(1000)),
             PollAt::Ingress,
@@ -165,14 +146,8 @@ mod tests {
         let t_before = Instant::from_millis(1500);
         assert!(t_before < silent_until);
 
-        assert_eq!(
-            m.poll_at(PollAt::Ingress, |_| false, t_before),
-            PollAt::Time(silent_until),
-        );
-        assert_eq!(
-            m.poll_at(PollAt::Now, |_| false, t_before),
-            PollAt::Time(silent_until),
-        );
+        assert_eq!(m.poll_at(PollAt::Ingress, |_| false, t_before), PollAt::Time(silent_until),);
+        assert_eq!(m.poll_at(PollAt::Now, |_| false, t_before), PollAt::Time(silent_until),);
     }
 
     #[test]
@@ -185,16 +160,10 @@ mod tests {
         let t_after = Instant::from_millis(2500);
         assert!(t_after >= silent_until);
 
-        assert_eq!(
-            m.poll_at(PollAt::Ingress, |_| false, t_after),
-            PollAt::Ingress,
-        );
+        assert_eq!(m.poll_at(PollAt::Ingress, |_| false, t_after), PollAt::Ingress,);
         assert_eq!(m.poll_at(PollAt::Now, |_| false, t_after), PollAt::Now);
         let future = Instant::from_millis(5000);
-        assert_eq!(
-            m.poll_at(PollAt::Time(future), |_| false, t_after),
-            PollAt::Time(future),
-        );
+        assert_eq!(m.poll_at(PollAt::Time(future), |_| false, t_after), PollAt::Time(future),);
     }
 
     #[test]
@@ -204,10 +173,7 @@ mod tests {
         m.neighbor_missing(t0, NEIGHBOR);
         let silent_until = t0 + Meta::DISCOVERY_SILENT_TIME;
 
-        assert_eq!(
-            m.poll_at(PollAt::Ingress, |_| false, silent_until),
-            PollAt::Ingress,
-        );
+        assert_eq!(m.poll_at(PollAt::Ingress, |_| false, silent_until), PollAt::Ingress,);
     }
 
     #[test]
@@ -219,10 +185,7 @@ mod tests {
 
         let t_before = Instant::from_millis(1500);
         assert!(!m.egress_permitted(t_before, |_| false));
-        assert_eq!(
-            m.poll_at(PollAt::Ingress, |_| false, t_before),
-            PollAt::Time(silent_until),
-        );
+        assert_eq!(m.poll_at(PollAt::Ingress, |_| false, t_before), PollAt::Time(silent_until),);
 
         let t_after = Instant::from_millis(2500);
         assert!(m.egress_permitted(t_after, |_| false));

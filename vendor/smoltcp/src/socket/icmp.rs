@@ -333,10 +333,8 @@ impl<'a> Socket<'a> {
             return Err(SendError::Unaddressable);
         }
 
-        let packet_buf = self
-            .tx_buffer
-            .enqueue(size, endpoint)
-            .map_err(|_| SendError::BufferFull)?;
+        let packet_buf =
+            self.tx_buffer.enqueue(size, endpoint).map_err(|_| SendError::BufferFull)?;
 
         net_trace!("icmp:{}: buffer to send {} octets", endpoint, size);
         Ok(packet_buf)
@@ -385,11 +383,7 @@ impl<'a> Socket<'a> {
     pub fn recv(&mut self) -> Result<(&[u8], IpAddress), RecvError> {
         let (endpoint, packet_buf) = self.rx_buffer.dequeue().map_err(|_| RecvError::Exhausted)?;
 
-        net_trace!(
-            "icmp:{}: receive {} buffered octets",
-            endpoint,
-            packet_buf.len()
-        );
+        net_trace!("icmp:{}: receive {} buffered octets", endpoint, packet_buf.len());
         Ok((packet_buf, endpoint))
     }
 
@@ -555,10 +549,7 @@ impl<'a> Socket<'a> {
     ) {
         net_trace!("icmp: receiving {} octets", icmp_repr.buffer_len());
 
-        match self
-            .rx_buffer
-            .enqueue(icmp_repr.buffer_len(), ip_repr.src_addr.into())
-        {
+        match self.rx_buffer.enqueue(icmp_repr.buffer_len(), ip_repr.src_addr.into()) {
             Ok(packet_buf) => {
                 icmp_repr.emit(
                     &mut Icmpv4Packet::new_unchecked(packet_buf),
@@ -581,10 +572,7 @@ impl<'a> Socket<'a> {
     ) {
         net_trace!("icmp: receiving {} octets", icmp_repr.buffer_len());
 
-        match self
-            .rx_buffer
-            .enqueue(icmp_repr.buffer_len(), ip_repr.src_addr.into())
-        {
+        match self.rx_buffer.enqueue(icmp_repr.buffer_len(), ip_repr.src_addr.into()) {
             Ok(packet_buf) => icmp_repr.emit(
                 &ip_repr.src_addr,
                 &ip_repr.dst_addr,
@@ -604,11 +592,7 @@ impl<'a> Socket<'a> {
     {
         let hop_limit = self.hop_limit.unwrap_or(64);
         let res = self.tx_buffer.dequeue_with(|remote_endpoint, packet_buf| {
-            net_trace!(
-                "icmp:{}: sending {} octets",
-                remote_endpoint,
-                packet_buf.len()
-            );
+            net_trace!("icmp:{}: sending {} octets", remote_endpoint, packet_buf.len());
             match *remote_endpoint {
                 #[cfg(feature = "proto-ipv4")]
                 IpAddress::Ipv4(dst_addr) => {
@@ -685,11 +669,7 @@ impl<'a> Socket<'a> {
     }
 
     pub(crate) fn poll_at(&self, _cx: &mut Context) -> PollAt {
-        if self.tx_buffer.is_empty() {
-            PollAt::Ingress
-        } else {
-            PollAt::Now
-        }
+        if self.tx_buffer.is_empty() { PollAt::Ingress } else { PollAt::Now }
     }
 }
 
@@ -711,10 +691,7 @@ mod tests_common {
 
     pub const LOCAL_PORT: u16 = 53;
 
-    pub static UDP_REPR: UdpRepr = UdpRepr {
-        src_port: 53,
-        dst_port: 9090,
-    };
+    pub static UDP_REPR: UdpRepr = UdpRepr { src_port: 53, dst_port: 9090 };
 
     pub static UDP_PAYLOAD: &[u8] = &[0xff; 10];
 }
@@ -730,16 +707,11 @@ mod test_ipv4 {
 
     const REMOTE_IPV4: Ipv4Address = Ipv4Address::new(192, 168, 1, 2);
     const LOCAL_IPV4: Ipv4Address = Ipv4Address::new(192, 168, 1, 1);
-    const LOCAL_END_V4: IpEndpoint = IpEndpoint {
-        addr: IpAddress::Ipv4(LOCAL_IPV4),
-        port: LOCAL_PORT,
-    };
+    const LOCAL_END_V4: IpEndpoint =
+        IpEndpoint { addr: IpAddress::Ipv4(LOCAL_IPV4), port: LOCAL_PORT };
 
-    static ECHOV4_REPR: Icmpv4Repr = Icmpv4Repr::EchoRequest {
-        ident: 0x1234,
-        seq_no: 0x5678,
-        data: &[0xff; 16],
-    };
+    static ECHOV4_REPR: Icmpv4Repr =
+        Icmpv4Repr::EchoRequest { ident: 0x1234, seq_no: 0x5678, data: &[0xff; 16] };
 
     static LOCAL_IPV4_REPR: IpRepr = IpRepr::Ipv4(Ipv4Repr {
         src_addr: LOCAL_IPV4,
@@ -780,24 +752,15 @@ mod test_ipv4 {
         assert_eq!(socket.dispatch(cx, |_, _| unreachable!()), Ok::<_, ()>(()));
 
         // This buffer is too long
-        assert_eq!(
-            socket.send_slice(&[0xff; 67], REMOTE_IPV4.into()),
-            Err(SendError::BufferFull)
-        );
+        assert_eq!(socket.send_slice(&[0xff; 67], REMOTE_IPV4.into()), Err(SendError::BufferFull));
         assert!(socket.can_send());
 
         let mut bytes = [0xff; 24];
         let mut packet = Icmpv4Packet::new_unchecked(&mut bytes);
         ECHOV4_REPR.emit(&mut packet, &checksum);
 
-        assert_eq!(
-            socket.send_slice(&*packet.into_inner(), REMOTE_IPV4.into()),
-            Ok(())
-        );
-        assert_eq!(
-            socket.send_slice(b"123456", REMOTE_IPV4.into()),
-            Err(SendError::BufferFull)
-        );
+        assert_eq!(socket.send_slice(&*packet.into_inner(), REMOTE_IPV4.into()), Ok(()));
+        assert_eq!(socket.send_slice(b"123456", REMOTE_IPV4.into()), Err(SendError::BufferFull));
         assert!(!socket.can_send());
 
         assert_eq!(
@@ -839,10 +802,7 @@ mod test_ipv4 {
 
         s.set_hop_limit(Some(0x2a));
 
-        assert_eq!(
-            s.send_slice(&*packet.into_inner(), REMOTE_IPV4.into()),
-            Ok(())
-        );
+        assert_eq!(s.send_slice(&*packet.into_inner(), REMOTE_IPV4.into()), Ok(()));
         assert_eq!(
             s.dispatch(cx, |_, (ip_repr, _)| {
                 assert_eq!(
@@ -905,11 +865,8 @@ mod test_ipv4 {
         let checksum = ChecksumCapabilities::default();
         let mut bytes = [0xff; 20];
         let mut packet = Icmpv4Packet::new_unchecked(&mut bytes);
-        let icmp_repr = Icmpv4Repr::EchoRequest {
-            ident: 0x4321,
-            seq_no: 0x5678,
-            data: &[0xff; 16],
-        };
+        let icmp_repr =
+            Icmpv4Repr::EchoRequest { ident: 0x4321, seq_no: 0x5678, data: &[0xff; 16] };
         icmp_repr.emit(&mut packet, &checksum);
 
         // Ensure that a packet with an identifier that isn't the bound
@@ -972,10 +929,7 @@ mod test_ipv4 {
         let mut bytes = [0x00; 46];
         let mut packet = Icmpv4Packet::new_unchecked(&mut bytes[..]);
         icmp_repr.emit(&mut packet, &checksum);
-        assert_eq!(
-            socket.recv(),
-            Ok((&*packet.into_inner(), REMOTE_IPV4.into()))
-        );
+        assert_eq!(socket.recv(), Ok((&*packet.into_inner(), REMOTE_IPV4.into())));
         assert!(!socket.can_recv());
     }
 }
@@ -992,15 +946,10 @@ mod test_ipv6 {
 
     const REMOTE_IPV6: Ipv6Address = Ipv6Address::new(0xfe80, 0, 0, 0, 0, 0, 0, 2);
     const LOCAL_IPV6: Ipv6Address = Ipv6Address::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
-    const LOCAL_END_V6: IpEndpoint = IpEndpoint {
-        addr: IpAddress::Ipv6(LOCAL_IPV6),
-        port: LOCAL_PORT,
-    };
-    static ECHOV6_REPR: Icmpv6Repr = Icmpv6Repr::EchoRequest {
-        ident: 0x1234,
-        seq_no: 0x5678,
-        data: &[0xff; 16],
-    };
+    const LOCAL_END_V6: IpEndpoint =
+        IpEndpoint { addr: IpAddress::Ipv6(LOCAL_IPV6), port: LOCAL_PORT };
+    static ECHOV6_REPR: Icmpv6Repr =
+        Icmpv6Repr::EchoRequest { ident: 0x1234, seq_no: 0x5678, data: &[0xff; 16] };
 
     static LOCAL_IPV6_REPR: Ipv6Repr = Ipv6Repr {
         src_addr: LOCAL_IPV6,
@@ -1041,24 +990,15 @@ mod test_ipv6 {
         assert_eq!(socket.dispatch(cx, |_, _| unreachable!()), Ok::<_, ()>(()));
 
         // This buffer is too long
-        assert_eq!(
-            socket.send_slice(&[0xff; 67], REMOTE_IPV6.into()),
-            Err(SendError::BufferFull)
-        );
+        assert_eq!(socket.send_slice(&[0xff; 67], REMOTE_IPV6.into()), Err(SendError::BufferFull));
         assert!(socket.can_send());
 
         let mut bytes = vec![0xff; 24];
         let mut packet = Icmpv6Packet::new_unchecked(&mut bytes);
         ECHOV6_REPR.emit(&LOCAL_IPV6, &REMOTE_IPV6, &mut packet, &checksum);
 
-        assert_eq!(
-            socket.send_slice(&*packet.into_inner(), REMOTE_IPV6.into()),
-            Ok(())
-        );
-        assert_eq!(
-            socket.send_slice(b"123456", REMOTE_IPV6.into()),
-            Err(SendError::BufferFull)
-        );
+        assert_eq!(socket.send_slice(&*packet.into_inner(), REMOTE_IPV6.into()), Ok(()));
+        assert_eq!(socket.send_slice(b"123456", REMOTE_IPV6.into()), Err(SendError::BufferFull));
         assert!(!socket.can_send());
 
         assert_eq!(
@@ -1100,10 +1040,7 @@ mod test_ipv6 {
 
         s.set_hop_limit(Some(0x2a));
 
-        assert_eq!(
-            s.send_slice(&*packet.into_inner(), REMOTE_IPV6.into()),
-            Ok(())
-        );
+        assert_eq!(s.send_slice(&*packet.into_inner(), REMOTE_IPV6.into()), Ok(()));
         assert_eq!(
             s.dispatch(cx, |_, (ip_repr, _)| {
                 assert_eq!(
@@ -1177,10 +1114,7 @@ mod test_ipv6 {
         socket.process_v6(cx, &REMOTE_IPV6_REPR, &ECHOV6_REPR);
 
         let mut buffer = [0u8; 1];
-        assert_eq!(
-            socket.recv_slice(&mut buffer[..]),
-            Err(RecvError::Truncated)
-        );
+        assert_eq!(socket.recv_slice(&mut buffer[..]), Err(RecvError::Truncated));
         assert!(!socket.can_recv());
     }
 
@@ -1197,11 +1131,8 @@ mod test_ipv6 {
         let checksum = ChecksumCapabilities::default();
         let mut bytes = [0xff; 20];
         let mut packet = Icmpv6Packet::new_unchecked(&mut bytes);
-        let icmp_repr = Icmpv6Repr::EchoRequest {
-            ident: 0x4321,
-            seq_no: 0x5678,
-            data: &[0xff; 16],
-        };
+        let icmp_repr =
+            Icmpv6Repr::EchoRequest { ident: 0x4321, seq_no: 0x5678, data: &[0xff; 16] };
         icmp_repr.emit(&LOCAL_IPV6, &REMOTE_IPV6, &mut packet, &checksum);
 
         // Ensure that a packet with an identifier that isn't the bound
@@ -1264,10 +1195,7 @@ mod test_ipv6 {
         let mut bytes = [0x00; 66];
         let mut packet = Icmpv6Packet::new_unchecked(&mut bytes[..]);
         icmp_repr.emit(&LOCAL_IPV6, &REMOTE_IPV6, &mut packet, &checksum);
-        assert_eq!(
-            socket.recv(),
-            Ok((&*packet.into_inner(), REMOTE_IPV6.into()))
-        );
+        assert_eq!(socket.recv(), Ok((&*packet.into_inner(), REMOTE_IPV6.into())));
         assert!(!socket.can_recv());
     }
 }

@@ -228,11 +228,7 @@ impl RttEstimator {
     }
 
     fn on_send(&mut self, timestamp: Instant, seq: TcpSeqNumber) {
-        if self
-            .max_seq_sent
-            .map(|max_seq_sent| seq > max_seq_sent)
-            .unwrap_or(true)
-        {
+        if self.max_seq_sent.map(|max_seq_sent| seq > max_seq_sent).unwrap_or(true) {
             self.max_seq_sent = Some(seq);
             if self.timestamp.is_none() {
                 self.timestamp = Some((timestamp, seq));
@@ -281,20 +277,11 @@ impl RttEstimator {
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 enum Timer {
-    Idle {
-        keep_alive_at: Option<Instant>,
-    },
-    Retransmit {
-        expires_at: Instant,
-    },
+    Idle { keep_alive_at: Option<Instant> },
+    Retransmit { expires_at: Instant },
     FastRetransmit,
-    ZeroWindowProbe {
-        expires_at: Instant,
-        delay: Duration,
-    },
-    Close {
-        expires_at: Instant,
-    },
+    ZeroWindowProbe { expires_at: Instant, delay: Duration },
+    Close { expires_at: Instant },
 }
 
 const ACK_DELAY_DEFAULT: Duration = Duration::from_millis(10);
@@ -302,16 +289,14 @@ const CLOSE_DELAY: Duration = Duration::from_millis(10_000);
 
 impl Timer {
     fn new() -> Timer {
-        Timer::Idle {
-            keep_alive_at: None,
-        }
+        Timer::Idle { keep_alive_at: None }
     }
 
     fn should_keep_alive(&self, timestamp: Instant) -> bool {
         match *self {
-            Timer::Idle {
-                keep_alive_at: Some(keep_alive_at),
-            } if timestamp >= keep_alive_at => true,
+            Timer::Idle { keep_alive_at: Some(keep_alive_at) } if timestamp >= keep_alive_at => {
+                true
+            }
             _ => false,
         }
     }
@@ -340,12 +325,8 @@ impl Timer {
 
     fn poll_at(&self) -> PollAt {
         match *self {
-            Timer::Idle {
-                keep_alive_at: Some(keep_alive_at),
-            } => PollAt::Time(keep_alive_at),
-            Timer::Idle {
-                keep_alive_at: None,
-            } => PollAt::Ingress,
+            Timer::Idle { keep_alive_at: Some(keep_alive_at) } => PollAt::Time(keep_alive_at),
+            Timer::Idle { keep_alive_at: None } => PollAt::Ingress,
             Timer::ZeroWindowProbe { expires_at, .. } => PollAt::Time(expires_at),
             Timer::Retransmit { expires_at, .. } => PollAt::Time(expires_at),
             Timer::FastRetransmit => PollAt::Now,
@@ -354,9 +335,7 @@ impl Timer {
     }
 
     fn set_for_idle(&mut self, timestamp: Instant, interval: Option<Duration>) {
-        *self = Timer::Idle {
-            keep_alive_at: interval.map(|interval| timestamp + interval),
-        }
+        *self = Timer::Idle { keep_alive_at: interval.map(|interval| timestamp + interval) }
     }
 
     fn set_keep_alive(&mut self) {
@@ -379,9 +358,7 @@ impl Timer {
             | Timer::FastRetransmit
             | Timer::Retransmit { .. }
             | Timer::ZeroWindowProbe { .. } => {
-                *self = Timer::Retransmit {
-                    expires_at: timestamp + delay,
-                }
+                *self = Timer::Retransmit { expires_at: timestamp + delay }
             }
             Timer::Close { .. } => (),
         }
@@ -392,25 +369,17 @@ impl Timer {
     }
 
     fn set_for_close(&mut self, timestamp: Instant) {
-        *self = Timer::Close {
-            expires_at: timestamp + CLOSE_DELAY,
-        }
+        *self = Timer::Close { expires_at: timestamp + CLOSE_DELAY }
     }
 
     fn set_for_zero_window_probe(&mut self, timestamp: Instant, delay: Duration) {
-        *self = Timer::ZeroWindowProbe {
-            expires_at: timestamp + delay,
-            delay,
-        }
+        *self = Timer::ZeroWindowProbe { expires_at: timestamp + delay, delay }
     }
 
     fn rewind_zero_window_probe(&mut self, timestamp: Instant) {
         if let Timer::ZeroWindowProbe { mut delay, .. } = *self {
             delay = (delay * 2).min(Duration::from_millis(RTTE_MAX_RTO as _));
-            *self = Timer::ZeroWindowProbe {
-                expires_at: timestamp + delay,
-                delay,
-            }
+            *self = Timer::ZeroWindowProbe { expires_at: timestamp + delay, delay }
         }
     }
 
@@ -1104,10 +1073,7 @@ impl<'a> Socket<'a> {
         }
 
         self.reset();
-        self.tuple = Some(Tuple {
-            local: local_endpoint,
-            remote: remote_endpoint,
-        });
+        self.tuple = Some(Tuple { local: local_endpoint, remote: remote_endpoint });
         self.set_state(State::SynSent);
 
         let seq = self.initial_seq_no(cx);
@@ -1315,11 +1281,7 @@ impl<'a> Socket<'a> {
             }
 
             #[cfg(any(test, feature = "verbose"))]
-            tcp_trace!(
-                "tx buffer: enqueueing {} octets (now {})",
-                size,
-                old_length + size
-            );
+            tcp_trace!("tx buffer: enqueueing {} octets (now {})", size, old_length + size);
         }
         Ok(result)
     }
@@ -1374,11 +1336,7 @@ impl<'a> Socket<'a> {
         self.remote_seq_no += size;
         if size > 0 {
             #[cfg(any(test, feature = "verbose"))]
-            tcp_trace!(
-                "rx buffer: dequeueing {} octets (now {})",
-                size,
-                _old_length - size
-            );
+            tcp_trace!("rx buffer: dequeueing {} octets (now {})", size, _old_length - size);
         }
         Ok(result)
     }
@@ -1469,9 +1427,7 @@ impl<'a> Socket<'a> {
             usize::from(self.local_rx_dup_acks.min(2)) * self.remote_mss
         };
         let window = self.congestion_controller.inner().window();
-        window
-            .saturating_add(limited_transmit)
-            .saturating_sub(self.flight_size())
+        window.saturating_add(limited_transmit).saturating_sub(self.flight_size())
     }
 
     /// Octets of storage that the receive buffer and the transmit buffer have.
@@ -1581,9 +1537,8 @@ impl<'a> Socket<'a> {
 
     fn ack_reply(&mut self, ip_repr: &IpRepr, repr: &TcpRepr) -> (IpRepr, TcpRepr<'static>) {
         let (mut ip_reply_repr, mut reply_repr) = Self::reply(ip_repr, repr);
-        reply_repr.timestamp = repr
-            .timestamp
-            .and_then(|tcp_ts| tcp_ts.generate_reply(self.tsval_generator));
+        reply_repr.timestamp =
+            repr.timestamp.and_then(|tcp_ts| tcp_ts.generate_reply(self.tsval_generator));
 
         // From RFC 793:
         // [...] an empty acknowledgment segment containing the current send-sequence number
@@ -1796,12 +1751,7 @@ impl<'a> Socket<'a> {
                 }
 
                 if ack_number < ack_min {
-                    net_debug!(
-                        "duplicate ACK ({} not in {}...{})",
-                        ack_number,
-                        ack_min,
-                        ack_max
-                    );
+                    net_debug!("duplicate ACK ({} not in {}...{})", ack_number, ack_min, ack_max);
                     return None;
                 }
 
@@ -2020,9 +1970,7 @@ impl<'a> Socket<'a> {
                     // Treat a zero MSS as if the option were absent, like Linux does.
                     if max_seg_size != 0 {
                         self.remote_mss = (max_seg_size as usize).max(MIN_REMOTE_MSS);
-                        self.congestion_controller
-                            .inner_mut()
-                            .set_mss(self.remote_mss);
+                        self.congestion_controller.inner_mut().set_mss(self.remote_mss);
                     }
                 }
 
@@ -2073,9 +2021,7 @@ impl<'a> Socket<'a> {
                     // Treat a zero MSS as if the option were absent, like Linux does.
                     if max_seg_size != 0 {
                         self.remote_mss = (max_seg_size as usize).max(MIN_REMOTE_MSS);
-                        self.congestion_controller
-                            .inner_mut()
-                            .set_mss(self.remote_mss);
+                        self.congestion_controller.inner_mut().set_mss(self.remote_mss);
                     }
                 }
 
@@ -2183,9 +2129,7 @@ impl<'a> Socket<'a> {
         let is_window_update = new_remote_win_len != self.remote_win_len;
         self.remote_win_len = new_remote_win_len;
 
-        self.congestion_controller
-            .inner_mut()
-            .set_remote_window(new_remote_win_len);
+        self.congestion_controller.inner_mut().set_remote_window(new_remote_win_len);
 
         if ack_len > 0 {
             // Dequeue acknowledged octets.
@@ -2223,11 +2167,7 @@ impl<'a> Socket<'a> {
                         "received duplicate ACK for seq {} (duplicate nr {}{})",
                         ack_number,
                         self.local_rx_dup_acks,
-                        if self.local_rx_dup_acks == u8::MAX {
-                            "+"
-                        } else {
-                            ""
-                        }
+                        if self.local_rx_dup_acks == u8::MAX { "+" } else { "" }
                     );
 
                     // Duplicate ACKs of what an earlier loss made us send again tell of no loss
@@ -2265,9 +2205,7 @@ impl<'a> Socket<'a> {
                         // A partial ACK: what it stops at is lost too (RFC 6582 3.2 step 3).
                         net_debug!("partial ACK, retransmitting the next hole");
                         self.pending_fast_retransmit = true;
-                        self.congestion_controller
-                            .inner_mut()
-                            .on_partial_ack(cx.now(), ack_len);
+                        self.congestion_controller.inner_mut().on_partial_ack(cx.now(), ack_len);
                     } else {
                         self.in_fast_recovery &= !is_repaired;
                         let new_flight_size = self.flight_size().saturating_sub(ack_len);
@@ -2341,9 +2279,7 @@ impl<'a> Socket<'a> {
         let assembler_was_empty = self.assembler.is_empty();
 
         // Try adding payload octets to the assembler.
-        let Ok(contig_len) = self
-            .assembler
-            .add_then_remove_front(payload_offset, payload_len)
+        let Ok(contig_len) = self.assembler.add_then_remove_front(payload_offset, payload_len)
         else {
             net_debug!(
                 "assembler: too many holes to add {} octets at offset {}",
@@ -2354,11 +2290,7 @@ impl<'a> Socket<'a> {
         };
 
         // Place payload octets into the buffer.
-        tcp_trace!(
-            "rx buffer: receiving {} octets at offset {}",
-            payload_len,
-            payload_offset
-        );
+        tcp_trace!("rx buffer: receiving {} octets at offset {}", payload_len, payload_offset);
         let len_written = self.rx_buffer.write_unallocated(payload_offset, payload);
         debug_assert!(len_written == payload_len);
 
@@ -2440,11 +2372,7 @@ impl<'a> Socket<'a> {
         };
 
         // The effective max segment size, taking into account the options and the local and remote limits.
-        let options_len = if self.tsval_generator.is_some() {
-            12
-        } else {
-            0
-        };
+        let options_len = if self.tsval_generator.is_some() { 12 } else { 0 };
 
         let local_mss = cx.ip_mtu() - ip_header_len - TCP_HEADER_LEN;
         let effective_mss = local_mss.min(self.remote_mss).saturating_sub(options_len);
@@ -2596,9 +2524,7 @@ impl<'a> Socket<'a> {
             self.remote_last_ts = Some(cx.now());
         }
 
-        self.congestion_controller
-            .inner_mut()
-            .pre_transmit(cx.now());
+        self.congestion_controller.inner_mut().pre_transmit(cx.now());
 
         // Check if any state needs to be changed because of a timer.
         if self.timed_out(cx.now()) {
@@ -2612,9 +2538,7 @@ impl<'a> Socket<'a> {
 
                 // Inform the congestion controller that we're retransmitting and should enter the slow start state
                 let in_flight = self.flight_size();
-                self.congestion_controller
-                    .inner_mut()
-                    .on_rto(cx.now(), in_flight);
+                self.congestion_controller.inner_mut().on_rto(cx.now(), in_flight);
 
                 // Rewind "last sequence number sent", as if we never
                 // had sent them. This will cause all data in the queue
@@ -2634,9 +2558,7 @@ impl<'a> Socket<'a> {
 
                 // Inform the congestion controller that we're doing a fast retransmit and should enter the fast recovery state
                 let in_flight = self.flight_size();
-                self.congestion_controller
-                    .inner_mut()
-                    .on_loss(cx.now(), in_flight);
+                self.congestion_controller.inner_mut().on_loss(cx.now(), in_flight);
 
                 if self.tx_buffer.is_empty() {
                     // The earliest unacknowledged segment is a SYN or a FIN without data.
@@ -2940,11 +2862,7 @@ impl<'a> Socket<'a> {
 
         // We've sent something, whether useful data or a keep-alive packet, so rewind
         // the keep-alive timer.
-        let silence = if is_keep_alive {
-            self.keep_alive
-        } else {
-            self.silence_allowed()
-        };
+        let silence = if is_keep_alive { self.keep_alive } else { self.silence_allowed() };
         self.timer.rewind_keep_alive(cx.now(), silence);
 
         // Reset delayed-ack timer
@@ -2974,18 +2892,13 @@ impl<'a> Socket<'a> {
         // We've sent a packet successfully, so we can update the internal state now.
         // Use max() so a fast-retransmit segment (whose seq_number is local_seq_no, well
         // behind the current frontier) doesn't rewind the tracked "highest sent" sequence.
-        self.remote_last_seq = self
-            .remote_last_seq
-            .max(repr.seq_number + repr.segment_len());
+        self.remote_last_seq = self.remote_last_seq.max(repr.seq_number + repr.segment_len());
         self.remote_last_ack = repr.ack_number;
         self.remote_last_win = repr.window_len;
 
         if repr.segment_len() > 0 {
-            self.rtte
-                .on_send(cx.now(), repr.seq_number + repr.segment_len());
-            self.congestion_controller
-                .inner_mut()
-                .post_transmit(cx.now(), repr.segment_len());
+            self.rtte.on_send(cx.now(), repr.seq_number + repr.segment_len());
+            self.congestion_controller.inner_mut().post_transmit(cx.now(), repr.segment_len());
         }
 
         if repr.segment_len() > 0 && !self.timer.is_retransmit() {
@@ -3058,11 +2971,7 @@ impl<'a> Socket<'a> {
 impl<'a> fmt::Write for Socket<'a> {
     fn write_str(&mut self, slice: &str) -> fmt::Result {
         let slice = slice.as_bytes();
-        if self.send_slice(slice) == Ok(slice.len()) {
-            Ok(())
-        } else {
-            Err(fmt::Error)
-        }
+        if self.send_slice(slice) == Ok(slice.len()) { Ok(()) } else { Err(fmt::Error) }
     }
 }
 
@@ -3083,14 +2992,8 @@ mod test {
 
     const LOCAL_PORT: u16 = 80;
     const REMOTE_PORT: u16 = 49500;
-    const LISTEN_END: IpListenEndpoint = IpListenEndpoint {
-        addr: None,
-        port: LOCAL_PORT,
-    };
-    const TUPLE: Tuple = Tuple {
-        local: LOCAL_END,
-        remote: REMOTE_END,
-    };
+    const LISTEN_END: IpListenEndpoint = IpListenEndpoint { addr: None, port: LOCAL_PORT };
+    const TUPLE: Tuple = Tuple { local: LOCAL_END, remote: REMOTE_END };
     const LOCAL_SEQ: TcpSeqNumber = TcpSeqNumber(10000);
     const REMOTE_SEQ: TcpSeqNumber = TcpSeqNumber(-10001);
 
@@ -3237,18 +3140,16 @@ mod test {
         socket.cx.set_now(timestamp);
 
         let mut sent = 0;
-        let result = socket
-            .socket
-            .dispatch(&mut socket.cx, |_, _, (ip_repr, tcp_repr)| {
-                assert_eq!(ip_repr.next_header(), IpProtocol::Tcp);
-                assert_eq!(ip_repr.src_addr(), LOCAL_ADDR.into());
-                assert_eq!(ip_repr.dst_addr(), REMOTE_ADDR.into());
-                assert_eq!(ip_repr.payload_len(), tcp_repr.buffer_len());
+        let result = socket.socket.dispatch(&mut socket.cx, |_, _, (ip_repr, tcp_repr)| {
+            assert_eq!(ip_repr.next_header(), IpProtocol::Tcp);
+            assert_eq!(ip_repr.src_addr(), LOCAL_ADDR.into());
+            assert_eq!(ip_repr.dst_addr(), REMOTE_ADDR.into());
+            assert_eq!(ip_repr.payload_len(), tcp_repr.buffer_len());
 
-                net_trace!("recv: {}", tcp_repr);
-                sent += 1;
-                Ok(f(Ok(tcp_repr)))
-            });
+            net_trace!("recv: {}", tcp_repr);
+            sent += 1;
+            Ok(f(Ok(tcp_repr)))
+        });
         match result {
             Ok(()) => assert_eq!(sent, 1, "Exactly one packet should be sent"),
             Err(e) => f(Err(e)),
@@ -3341,10 +3242,7 @@ mod test {
         let tx_buffer = SocketBuffer::new(vec![0; tx_len]);
         let mut socket = Socket::new(rx_buffer, tx_buffer);
         socket.set_ack_delay(None);
-        TestSocket {
-            socket,
-            cx: iface.inner,
-        }
+        TestSocket { socket, cx: iface.inner }
     }
 
     fn socket_syn_received_with_buffer_sizes(tx_len: usize, rx_len: usize) -> TestSocket {
@@ -3408,9 +3306,7 @@ mod test {
         s.state = State::Closing;
         s.remote_last_seq = LOCAL_SEQ + 1 + 1;
         s.remote_seq_no = REMOTE_SEQ + 1 + 1;
-        s.timer = Timer::Retransmit {
-            expires_at: Instant::from_millis_const(1000),
-        };
+        s.timer = Timer::Retransmit { expires_at: Instant::from_millis_const(1000) };
         s
     }
 
@@ -3421,9 +3317,7 @@ mod test {
         if from_closing {
             s.remote_last_ack = Some(REMOTE_SEQ + 1 + 1);
         }
-        s.timer = Timer::Close {
-            expires_at: Instant::from_secs(1) + CLOSE_DELAY,
-        };
+        s.timer = Timer::Close { expires_at: Instant::from_secs(1) + CLOSE_DELAY };
         s
     }
 
@@ -3472,10 +3366,7 @@ mod test {
         let mut s = socket();
         assert_eq!(s.state, State::Closed);
 
-        let tcp_repr = TcpRepr {
-            control: TcpControl::Syn,
-            ..SEND_TEMPL
-        };
+        let tcp_repr = TcpRepr { control: TcpControl::Syn, ..SEND_TEMPL };
         assert!(!s.socket.accepts(&mut s.cx, &SEND_IP_TEMPL, &tcp_repr));
     }
 
@@ -3485,10 +3376,7 @@ mod test {
         s.listen(LOCAL_END).unwrap();
         s.close();
 
-        let tcp_repr = TcpRepr {
-            control: TcpControl::Syn,
-            ..SEND_TEMPL
-        };
+        let tcp_repr = TcpRepr { control: TcpControl::Syn, ..SEND_TEMPL };
         assert!(!s.socket.accepts(&mut s.cx, &SEND_IP_TEMPL, &tcp_repr));
     }
 
@@ -3731,11 +3619,7 @@ mod test {
         );
         send!(
             s,
-            TcpRepr {
-                seq_number: REMOTE_SEQ + 1,
-                ack_number: Some(LOCAL_SEQ + 1),
-                ..SEND_TEMPL
-            }
+            TcpRepr { seq_number: REMOTE_SEQ + 1, ack_number: Some(LOCAL_SEQ + 1), ..SEND_TEMPL }
         );
         assert_eq!(s.state, State::Established);
         sanity!(s, socket_established());
@@ -3763,11 +3647,7 @@ mod test {
         );
         send!(
             s,
-            TcpRepr {
-                seq_number: REMOTE_SEQ + 1,
-                ack_number: Some(LOCAL_SEQ + 1),
-                ..SEND_TEMPL
-            }
+            TcpRepr { seq_number: REMOTE_SEQ + 1, ack_number: Some(LOCAL_SEQ + 1), ..SEND_TEMPL }
         );
         assert_eq!(s.state, State::Established);
     }
@@ -3995,18 +3875,15 @@ mod test {
     fn test_connect_validation() {
         let mut s = socket();
         assert_eq!(
-            s.socket
-                .connect(&mut s.cx, REMOTE_END, (IpvXAddress::UNSPECIFIED, 0)),
+            s.socket.connect(&mut s.cx, REMOTE_END, (IpvXAddress::UNSPECIFIED, 0)),
             Err(ConnectError::Unaddressable)
         );
         assert_eq!(
-            s.socket
-                .connect(&mut s.cx, REMOTE_END, (IpvXAddress::UNSPECIFIED, 1024)),
+            s.socket.connect(&mut s.cx, REMOTE_END, (IpvXAddress::UNSPECIFIED, 1024)),
             Err(ConnectError::Unaddressable)
         );
         assert_eq!(
-            s.socket
-                .connect(&mut s.cx, (IpvXAddress::UNSPECIFIED, 0), LOCAL_END),
+            s.socket.connect(&mut s.cx, (IpvXAddress::UNSPECIFIED, 0), LOCAL_END),
             Err(ConnectError::Unaddressable)
         );
         s.socket
@@ -4019,9 +3896,7 @@ mod test {
     fn test_connect() {
         let mut s = socket();
         s.local_seq_no = LOCAL_SEQ;
-        s.socket
-            .connect(&mut s.cx, REMOTE_END, LOCAL_END.port)
-            .unwrap();
+        s.socket.connect(&mut s.cx, REMOTE_END, LOCAL_END.port).unwrap();
         assert_eq!(s.tuple, Some(TUPLE));
         recv!(
             s,
@@ -4053,9 +3928,7 @@ mod test {
     fn test_connect_synack_tiny_mss_is_clamped() {
         let mut s = socket();
         s.local_seq_no = LOCAL_SEQ;
-        s.socket
-            .connect(&mut s.cx, REMOTE_END, LOCAL_END.port)
-            .unwrap();
+        s.socket.connect(&mut s.cx, REMOTE_END, LOCAL_END.port).unwrap();
         recv!(
             s,
             [TcpRepr {
@@ -4087,9 +3960,7 @@ mod test {
     fn test_connect_synack_zero_mss_is_ignored() {
         let mut s = socket();
         s.local_seq_no = LOCAL_SEQ;
-        s.socket
-            .connect(&mut s.cx, REMOTE_END, LOCAL_END.port)
-            .unwrap();
+        s.socket.connect(&mut s.cx, REMOTE_END, LOCAL_END.port).unwrap();
         recv!(
             s,
             [TcpRepr {
@@ -4126,20 +3997,14 @@ mod test {
     #[test]
     fn test_connect_specified_local() {
         let mut s = socket();
-        assert_eq!(
-            s.socket.connect(&mut s.cx, REMOTE_END, (REMOTE_ADDR, 80)),
-            Ok(())
-        );
+        assert_eq!(s.socket.connect(&mut s.cx, REMOTE_END, (REMOTE_ADDR, 80)), Ok(()));
     }
 
     #[test]
     fn test_connect_twice() {
         let mut s = socket();
         assert_eq!(s.socket.connect(&mut s.cx, REMOTE_END, 80), Ok(()));
-        assert_eq!(
-            s.socket.connect(&mut s.cx, REMOTE_END, 80),
-            Err(ConnectError::InvalidState)
-        );
+        assert_eq!(s.socket.connect(&mut s.cx, REMOTE_END, 80), Err(ConnectError::InvalidState));
     }
 
     #[test]
@@ -4178,11 +4043,7 @@ mod test {
         );
         recv!(
             s,
-            [TcpRepr {
-                seq_number: LOCAL_SEQ + 1,
-                ack_number: Some(REMOTE_SEQ + 1),
-                ..RECV_TEMPL
-            }]
+            [TcpRepr { seq_number: LOCAL_SEQ + 1, ack_number: Some(REMOTE_SEQ + 1), ..RECV_TEMPL }]
         );
         recv_nothing!(s, time 1000);
         assert_eq!(s.state, State::Established);
@@ -4708,10 +4569,7 @@ mod test {
         let actually_peeked = s.peek_slice(&mut peeked_buf[..]).unwrap();
         let mut recv_buf = [0u8; BUF_SIZE];
         let actually_recvd = s.recv_slice(&mut recv_buf[..]).unwrap();
-        assert_eq!(
-            &mut peeked_buf[..actually_peeked],
-            &mut recv_buf[..actually_recvd]
-        );
+        assert_eq!(&mut peeked_buf[..actually_peeked], &mut recv_buf[..actually_recvd]);
     }
 
     #[test]
@@ -4730,10 +4588,7 @@ mod test {
         let actually_peeked = s.peek_slice(&mut peeked_buf[..]).unwrap();
         let mut recv_buf = [0u8; BUF_SIZE];
         let actually_recvd = s.recv_slice(&mut recv_buf[..]).unwrap();
-        assert_eq!(
-            &mut peeked_buf[..actually_peeked],
-            &mut recv_buf[..actually_recvd]
-        );
+        assert_eq!(&mut peeked_buf[..actually_peeked], &mut recv_buf[..actually_recvd]);
     }
 
     fn setup_rfc2018_cases() -> (TestSocket, Vec<u8>) {
@@ -4856,11 +4711,7 @@ mod test {
                 seq_number: LOCAL_SEQ + 1,
                 ack_number: Some(TcpSeqNumber(-4)),
                 window_len: 64,
-                sack_ranges: [
-                    Some(((-4_i32 + 10) as u32, (-4_i32 + 20) as u32,)),
-                    None,
-                    None,
-                ],
+                sack_ranges: [Some(((-4_i32 + 10) as u32, (-4_i32 + 20) as u32,)), None, None,],
                 ..RECV_TEMPL
             })
         );
@@ -5157,14 +5008,7 @@ mod test {
     #[test]
     fn test_established_no_ack() {
         let mut s = socket_established();
-        send!(
-            s,
-            TcpRepr {
-                seq_number: REMOTE_SEQ + 1,
-                ack_number: None,
-                ..SEND_TEMPL
-            }
-        );
+        send!(s, TcpRepr { seq_number: REMOTE_SEQ + 1, ack_number: None, ..SEND_TEMPL });
     }
 
     #[test]
@@ -5183,11 +5027,7 @@ mod test {
         // Data not yet transmitted.
         send!(
             s,
-            TcpRepr {
-                seq_number: REMOTE_SEQ + 1,
-                ack_number: Some(LOCAL_SEQ + 10),
-                ..SEND_TEMPL
-            },
+            TcpRepr { seq_number: REMOTE_SEQ + 1, ack_number: Some(LOCAL_SEQ + 10), ..SEND_TEMPL },
             Some(TcpRepr {
                 seq_number: LOCAL_SEQ + 1,
                 ack_number: Some(REMOTE_SEQ + 1),
@@ -5454,9 +5294,7 @@ mod test {
         let mut s = socket();
         s.set_tsval_generator(Some(|| 1));
         s.local_seq_no = LOCAL_SEQ;
-        s.socket
-            .connect(&mut s.cx, REMOTE_END, LOCAL_END.port)
-            .unwrap();
+        s.socket.connect(&mut s.cx, REMOTE_END, LOCAL_END.port).unwrap();
         recv!(
             s,
             [TcpRepr {
@@ -5960,12 +5798,7 @@ mod test {
             ack_number: Some(REMOTE_SEQ + 1 + 1),
             ..RECV_TEMPL
         }));
-        assert_eq!(
-            s.timer,
-            Timer::Close {
-                expires_at: Instant::from_secs(5) + CLOSE_DELAY
-            }
-        );
+        assert_eq!(s.timer, Timer::Close { expires_at: Instant::from_secs(5) + CLOSE_DELAY });
     }
 
     #[test]
@@ -6216,11 +6049,7 @@ mod test {
         );
         send!(
             s,
-            TcpRepr {
-                seq_number: REMOTE_SEQ + 1,
-                ack_number: Some(LOCAL_SEQ + 1),
-                ..SEND_TEMPL
-            }
+            TcpRepr { seq_number: REMOTE_SEQ + 1, ack_number: Some(LOCAL_SEQ + 1), ..SEND_TEMPL }
         );
         assert_eq!(s.state(), State::Established);
         assert_eq!(s.local_seq_no, LOCAL_SEQ + 1);
@@ -6897,11 +6726,7 @@ mod test {
         }));
         send!(
             s,
-            TcpRepr {
-                seq_number: REMOTE_SEQ + 1,
-                ack_number: Some(LOCAL_SEQ + 1),
-                ..SEND_TEMPL
-            }
+            TcpRepr { seq_number: REMOTE_SEQ + 1, ack_number: Some(LOCAL_SEQ + 1), ..SEND_TEMPL }
         );
         assert_eq!(s.state(), State::Established);
         s.send_slice(b"abcdef").unwrap();
@@ -6932,11 +6757,7 @@ mod test {
         // ACK nothing new
         send!(
             s,
-            TcpRepr {
-                seq_number: REMOTE_SEQ + 1,
-                ack_number: Some(LOCAL_SEQ + 1),
-                ..SEND_TEMPL
-            }
+            TcpRepr { seq_number: REMOTE_SEQ + 1, ack_number: Some(LOCAL_SEQ + 1), ..SEND_TEMPL }
         );
         // Retransmit
         recv!(s, time 4000, Ok(TcpRepr {
@@ -7294,29 +7115,17 @@ mod test {
         // Normal ACK of previously received segment
         send!(
             s,
-            TcpRepr {
-                seq_number: REMOTE_SEQ + 1,
-                ack_number: Some(LOCAL_SEQ + 1),
-                ..SEND_TEMPL
-            }
+            TcpRepr { seq_number: REMOTE_SEQ + 1, ack_number: Some(LOCAL_SEQ + 1), ..SEND_TEMPL }
         );
         // First duplicate
         send!(
             s,
-            TcpRepr {
-                seq_number: REMOTE_SEQ + 1,
-                ack_number: Some(LOCAL_SEQ + 1),
-                ..SEND_TEMPL
-            }
+            TcpRepr { seq_number: REMOTE_SEQ + 1, ack_number: Some(LOCAL_SEQ + 1), ..SEND_TEMPL }
         );
         // Second duplicate
         send!(
             s,
-            TcpRepr {
-                seq_number: REMOTE_SEQ + 1,
-                ack_number: Some(LOCAL_SEQ + 1),
-                ..SEND_TEMPL
-            }
+            TcpRepr { seq_number: REMOTE_SEQ + 1, ack_number: Some(LOCAL_SEQ + 1), ..SEND_TEMPL }
         );
 
         assert_eq!(s.local_rx_dup_acks, 2, "duplicate ACK counter is not set");
@@ -7364,29 +7173,17 @@ mod test {
         // Normal ACK of previously received segment
         send!(
             s,
-            TcpRepr {
-                seq_number: REMOTE_SEQ + 1,
-                ack_number: Some(LOCAL_SEQ + 1),
-                ..SEND_TEMPL
-            }
+            TcpRepr { seq_number: REMOTE_SEQ + 1, ack_number: Some(LOCAL_SEQ + 1), ..SEND_TEMPL }
         );
         // First duplicate
         send!(
             s,
-            TcpRepr {
-                seq_number: REMOTE_SEQ + 1,
-                ack_number: Some(LOCAL_SEQ + 1),
-                ..SEND_TEMPL
-            }
+            TcpRepr { seq_number: REMOTE_SEQ + 1, ack_number: Some(LOCAL_SEQ + 1), ..SEND_TEMPL }
         );
         // Second duplicate
         send!(
             s,
-            TcpRepr {
-                seq_number: REMOTE_SEQ + 1,
-                ack_number: Some(LOCAL_SEQ + 1),
-                ..SEND_TEMPL
-            }
+            TcpRepr { seq_number: REMOTE_SEQ + 1, ack_number: Some(LOCAL_SEQ + 1), ..SEND_TEMPL }
         );
 
         assert_eq!(s.local_rx_dup_acks, 2, "duplicate ACK counter is not set");
@@ -7830,10 +7627,7 @@ mod test {
 
         let (interface, _, _) =
             crate::tests::segmentation_offload::setup_segmenting(crate::phy::Medium::Ip);
-        let mut s = TestSocket {
-            cx: interface.inner,
-            ..socket_listen()
-        };
+        let mut s = TestSocket { cx: interface.inner, ..socket_listen() };
         s.tx_buffer = SocketBuffer::new(vec![0; 2 * MAX_SEGMENTABLE_SIZE]);
 
         send!(
@@ -8623,8 +8417,7 @@ mod test {
         // Arm the probe timer. (Set directly because the ACK above carries no
         // new data; in real traffic this state is reached e.g. when the
         // controller shrinks cwnd below the flight size while probing.)
-        s.timer
-            .set_for_zero_window_probe(Instant::from_millis(10), Duration::from_millis(100));
+        s.timer.set_for_zero_window_probe(Instant::from_millis(10), Duration::from_millis(100));
 
         // The probe must carry 1 byte of data past the window edge even though
         // the congestion window is exhausted: an empty probe occupies no
@@ -8829,9 +8622,7 @@ mod test {
     fn test_connect_timeout() {
         let mut s = socket();
         s.local_seq_no = LOCAL_SEQ;
-        s.socket
-            .connect(&mut s.cx, REMOTE_END, LOCAL_END.port)
-            .unwrap();
+        s.socket.connect(&mut s.cx, REMOTE_END, LOCAL_END.port).unwrap();
         s.set_timeout(Some(Duration::from_millis(100)));
         recv!(s, time 150, Ok(TcpRepr {
             control:    TcpControl::Syn,
@@ -8843,10 +8634,7 @@ mod test {
             ..RECV_TEMPL
         }));
         assert_eq!(s.state, State::SynSent);
-        assert_eq!(
-            s.socket.poll_at(&mut s.cx),
-            PollAt::Time(Instant::from_millis(250))
-        );
+        assert_eq!(s.socket.poll_at(&mut s.cx), PollAt::Time(Instant::from_millis(250)));
         recv!(s, time 250, Ok(TcpRepr {
             control:    TcpControl::Rst,
             seq_number: LOCAL_SEQ + 1,
@@ -8862,10 +8650,7 @@ mod test {
         let mut s = socket_established();
         s.set_timeout(Some(Duration::from_millis(2000)));
         recv_nothing!(s, time 250);
-        assert_eq!(
-            s.socket.poll_at(&mut s.cx),
-            PollAt::Time(Instant::from_millis(2250))
-        );
+        assert_eq!(s.socket.poll_at(&mut s.cx), PollAt::Time(Instant::from_millis(2250)));
         s.send_slice(b"abcdef").unwrap();
         assert_eq!(s.socket.poll_at(&mut s.cx), PollAt::Now);
         recv!(s, time 255, Ok(TcpRepr {
@@ -8874,20 +8659,14 @@ mod test {
             payload:    &b"abcdef"[..],
             ..RECV_TEMPL
         }));
-        assert_eq!(
-            s.socket.poll_at(&mut s.cx),
-            PollAt::Time(Instant::from_millis(1255))
-        );
+        assert_eq!(s.socket.poll_at(&mut s.cx), PollAt::Time(Instant::from_millis(1255)));
         recv!(s, time 1255, Ok(TcpRepr {
             seq_number: LOCAL_SEQ + 1,
             ack_number: Some(REMOTE_SEQ + 1),
             payload:    &b"abcdef"[..],
             ..RECV_TEMPL
         }));
-        assert_eq!(
-            s.socket.poll_at(&mut s.cx),
-            PollAt::Time(Instant::from_millis(2255))
-        );
+        assert_eq!(s.socket.poll_at(&mut s.cx), PollAt::Time(Instant::from_millis(2255)));
         recv!(s, time 2255, Ok(TcpRepr {
             control:    TcpControl::Rst,
             seq_number: LOCAL_SEQ + 1 + 6,
@@ -8909,19 +8688,13 @@ mod test {
             ..RECV_TEMPL
         }));
         recv_nothing!(s, time 100);
-        assert_eq!(
-            s.socket.poll_at(&mut s.cx),
-            PollAt::Time(Instant::from_millis(150))
-        );
+        assert_eq!(s.socket.poll_at(&mut s.cx), PollAt::Time(Instant::from_millis(150)));
         send!(s, time 105, TcpRepr {
             seq_number: REMOTE_SEQ + 1,
             ack_number: Some(LOCAL_SEQ + 1),
             ..SEND_TEMPL
         });
-        assert_eq!(
-            s.socket.poll_at(&mut s.cx),
-            PollAt::Time(Instant::from_millis(155))
-        );
+        assert_eq!(s.socket.poll_at(&mut s.cx), PollAt::Time(Instant::from_millis(155)));
         recv!(s, time 155, Ok(TcpRepr {
             seq_number: LOCAL_SEQ,
             ack_number: Some(REMOTE_SEQ + 1),
@@ -8929,10 +8702,7 @@ mod test {
             ..RECV_TEMPL
         }));
         recv_nothing!(s, time 155);
-        assert_eq!(
-            s.socket.poll_at(&mut s.cx),
-            PollAt::Time(Instant::from_millis(205))
-        );
+        assert_eq!(s.socket.poll_at(&mut s.cx), PollAt::Time(Instant::from_millis(205)));
         recv_nothing!(s, time 200);
         recv!(s, time 205, Ok(TcpRepr {
             control:    TcpControl::Rst,
@@ -9007,11 +8777,7 @@ mod test {
         let mut s = socket_established();
         send!(
             s,
-            TcpRepr {
-                seq_number: REMOTE_SEQ,
-                ack_number: Some(LOCAL_SEQ + 1),
-                ..SEND_TEMPL
-            },
+            TcpRepr { seq_number: REMOTE_SEQ, ack_number: Some(LOCAL_SEQ + 1), ..SEND_TEMPL },
             Some(TcpRepr {
                 seq_number: LOCAL_SEQ + 1,
                 ack_number: Some(REMOTE_SEQ + 1),
@@ -9064,10 +8830,7 @@ mod test {
             ..RECV_TEMPL
         }));
 
-        assert_eq!(
-            s.socket.poll_at(&mut s.cx),
-            PollAt::Time(Instant::from_millis(100))
-        );
+        assert_eq!(s.socket.poll_at(&mut s.cx), PollAt::Time(Instant::from_millis(100)));
         recv_nothing!(s, time 95);
         recv!(s, time 100, Ok(TcpRepr {
             seq_number: LOCAL_SEQ,
@@ -9076,10 +8839,7 @@ mod test {
             ..RECV_TEMPL
         }));
 
-        assert_eq!(
-            s.socket.poll_at(&mut s.cx),
-            PollAt::Time(Instant::from_millis(200))
-        );
+        assert_eq!(s.socket.poll_at(&mut s.cx), PollAt::Time(Instant::from_millis(200)));
         recv_nothing!(s, time 195);
         recv!(s, time 200, Ok(TcpRepr {
             seq_number: LOCAL_SEQ,
@@ -9093,10 +8853,7 @@ mod test {
             ack_number: Some(LOCAL_SEQ + 1),
             ..SEND_TEMPL
         });
-        assert_eq!(
-            s.socket.poll_at(&mut s.cx),
-            PollAt::Time(Instant::from_millis(350))
-        );
+        assert_eq!(s.socket.poll_at(&mut s.cx), PollAt::Time(Instant::from_millis(350)));
         recv_nothing!(s, time 345);
         recv!(s, time 350, Ok(TcpRepr {
             seq_number: LOCAL_SEQ,
@@ -9976,11 +9733,7 @@ mod test {
         );
         send!(
             s,
-            TcpRepr {
-                seq_number: REMOTE_SEQ + 1,
-                ack_number: Some(LOCAL_SEQ + 1),
-                ..SEND_TEMPL
-            }
+            TcpRepr { seq_number: REMOTE_SEQ + 1, ack_number: Some(LOCAL_SEQ + 1), ..SEND_TEMPL }
         );
         assert_eq!(s.state(), State::Established);
         assert_eq!(s.local_seq_no, LOCAL_SEQ + 1);
@@ -10017,11 +9770,7 @@ mod test {
         );
         send!(
             s,
-            TcpRepr {
-                seq_number: REMOTE_SEQ + 1,
-                ack_number: Some(LOCAL_SEQ + 1),
-                ..SEND_TEMPL
-            }
+            TcpRepr { seq_number: REMOTE_SEQ + 1, ack_number: Some(LOCAL_SEQ + 1), ..SEND_TEMPL }
         );
         assert_eq!(s.state(), State::Established);
         assert_eq!(s.local_seq_no, LOCAL_SEQ + 1);
@@ -10034,9 +9783,7 @@ mod test {
         s.set_tsval_generator(Some(|| 1));
         assert!(s.timestamp_enabled());
         s.local_seq_no = LOCAL_SEQ;
-        s.socket
-            .connect(&mut s.cx, REMOTE_END, LOCAL_END.port)
-            .unwrap();
+        s.socket.connect(&mut s.cx, REMOTE_END, LOCAL_END.port).unwrap();
         assert_eq!(s.tuple, Some(TUPLE));
         recv!(
             s,
@@ -10083,9 +9830,7 @@ mod test {
         // s.set_timestamp(false); // commented to alert if the default state changes
         assert!(!s.timestamp_enabled());
         s.local_seq_no = LOCAL_SEQ;
-        s.socket
-            .connect(&mut s.cx, REMOTE_END, LOCAL_END.port)
-            .unwrap();
+        s.socket.connect(&mut s.cx, REMOTE_END, LOCAL_END.port).unwrap();
         assert_eq!(s.tuple, Some(TUPLE));
         recv!(
             s,

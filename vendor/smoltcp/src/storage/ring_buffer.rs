@@ -50,12 +50,7 @@ impl<'a, T: 'a> RingBuffer<'a, T> {
         S: Into<ManagedSlice<'a, T>>,
     {
         let storage = storage.into();
-        RingBuffer {
-            capacity: storage.len(),
-            storage,
-            read_at: 0,
-            length: 0,
-        }
+        RingBuffer { capacity: storage.len(), storage, read_at: 0, length: 0 }
     }
 
     /// Create a ring buffer of the given capacity without any storage yet.
@@ -65,12 +60,7 @@ impl<'a, T: 'a> RingBuffer<'a, T> {
     /// power of two at least; the other methods use what there is.
     #[cfg(feature = "alloc")]
     pub fn growing(capacity: usize) -> RingBuffer<'a, T> {
-        RingBuffer {
-            storage: ManagedSlice::Owned(Vec::new()),
-            read_at: 0,
-            length: 0,
-            capacity,
-        }
+        RingBuffer { storage: ManagedSlice::Owned(Vec::new()), read_at: 0, length: 0, capacity }
     }
 
     /// Return the number of elements there is storage for.
@@ -334,11 +324,7 @@ impl<'a, T: 'a> RingBuffer<'a, T> {
         let max_size = cmp::min(self.len(), until_end);
         let (size, result) = f(&mut self.storage[self.read_at..self.read_at + max_size]);
         assert!(size <= max_size);
-        self.read_at = if size == until_end {
-            0
-        } else {
-            self.read_at + size
-        };
+        self.read_at = if size == until_end { 0 } else { self.read_at + size };
         self.length -= size;
         (size, result)
     }
@@ -572,38 +558,24 @@ mod test {
     #[test]
     fn test_buffer_enqueue_dequeue_one_with() {
         let mut ring = RingBuffer::new(vec![0; 5]);
-        assert_eq!(
-            ring.dequeue_one_with(|_| -> Result::<(), ()> { unreachable!() }),
-            Err(Empty)
-        );
+        assert_eq!(ring.dequeue_one_with(|_| -> Result::<(), ()> { unreachable!() }), Err(Empty));
 
         ring.enqueue_one_with(Ok::<_, ()>).unwrap().unwrap();
         assert!(!ring.is_empty());
         assert!(!ring.is_full());
 
         for i in 1..5 {
-            ring.enqueue_one_with(|e| Ok::<_, ()>(*e = i))
-                .unwrap()
-                .unwrap();
+            ring.enqueue_one_with(|e| Ok::<_, ()>(*e = i)).unwrap().unwrap();
             assert!(!ring.is_empty());
         }
         assert!(ring.is_full());
-        assert_eq!(
-            ring.enqueue_one_with(|_| -> Result::<(), ()> { unreachable!() }),
-            Err(Full)
-        );
+        assert_eq!(ring.enqueue_one_with(|_| -> Result::<(), ()> { unreachable!() }), Err(Full));
 
         for i in 0..5 {
-            assert_eq!(
-                ring.dequeue_one_with(|e| Ok::<_, ()>(*e)).unwrap().unwrap(),
-                i
-            );
+            assert_eq!(ring.dequeue_one_with(|e| Ok::<_, ()>(*e)).unwrap().unwrap(), i);
             assert!(!ring.is_full());
         }
-        assert_eq!(
-            ring.dequeue_one_with(|_| -> Result::<(), ()> { unreachable!() }),
-            Err(Empty)
-        );
+        assert_eq!(ring.dequeue_one_with(|_| -> Result::<(), ()> { unreachable!() }), Err(Empty));
         assert!(ring.is_empty());
     }
 

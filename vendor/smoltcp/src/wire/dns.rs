@@ -102,11 +102,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// the header length.
     pub fn check_len(&self) -> Result<()> {
         let len = self.buffer.as_ref().len();
-        if len < field::HEADER_END {
-            Err(Error)
-        } else {
-            Ok(())
-        }
+        if len < field::HEADER_END { Err(Error) } else { Ok(()) }
     }
 
     /// Consume the packet, returning the underlying buffer.
@@ -338,13 +334,13 @@ impl<'a> RecordData<'a> {
     pub fn parse(type_: Type, data: &'a [u8]) -> Result<RecordData<'a>> {
         match type_ {
             #[cfg(feature = "proto-ipv4")]
-            Type::A => Ok(RecordData::A(Ipv4Address::from_octets(
-                data.try_into().map_err(|_| Error)?,
-            ))),
+            Type::A => {
+                Ok(RecordData::A(Ipv4Address::from_octets(data.try_into().map_err(|_| Error)?)))
+            }
             #[cfg(feature = "proto-ipv6")]
-            Type::Aaaa => Ok(RecordData::Aaaa(Ipv6Address::from_octets(
-                data.try_into().map_err(|_| Error)?,
-            ))),
+            Type::Aaaa => {
+                Ok(RecordData::Aaaa(Ipv6Address::from_octets(data.try_into().map_err(|_| Error)?)))
+            }
             Type::Cname => Ok(RecordData::Cname(data)),
             x => Ok(RecordData::Other(x, data)),
         }
@@ -383,14 +379,7 @@ impl<'a> Record<'a> {
         let data = rest.get(..len).ok_or(Error)?;
         let rest = &rest[len..];
 
-        Ok((
-            rest,
-            Record {
-                name,
-                ttl,
-                data: RecordData::parse(type_, data)?,
-            },
-        ))
+        Ok((rest, Record { name, ttl, data: RecordData::parse(type_, data)? }))
     }
 }
 
@@ -455,34 +444,18 @@ mod test {
         };
 
         //assert_eq!(parse_name_len(bytes, 0x0c), Ok(18));
-        assert_eq!(
-            name_vec(&bytes[0x0c..]),
-            Ok(vec![&b"www"[..], &b"facebook"[..], &b"com"[..]])
-        );
+        assert_eq!(name_vec(&bytes[0x0c..]), Ok(vec![&b"www"[..], &b"facebook"[..], &b"com"[..]]));
         //assert_eq!(parse_name_len(bytes, 0x22), Ok(2));
-        assert_eq!(
-            name_vec(&bytes[0x22..]),
-            Ok(vec![&b"www"[..], &b"facebook"[..], &b"com"[..]])
-        );
+        assert_eq!(name_vec(&bytes[0x22..]), Ok(vec![&b"www"[..], &b"facebook"[..], &b"com"[..]]));
         //assert_eq!(parse_name_len(bytes, 0x2e), Ok(17));
         assert_eq!(
             name_vec(&bytes[0x2e..]),
-            Ok(vec![
-                &b"star-mini"[..],
-                &b"c10r"[..],
-                &b"facebook"[..],
-                &b"com"[..]
-            ])
+            Ok(vec![&b"star-mini"[..], &b"c10r"[..], &b"facebook"[..], &b"com"[..]])
         );
         //assert_eq!(parse_name_len(bytes, 0x3f), Ok(2));
         assert_eq!(
             name_vec(&bytes[0x3f..]),
-            Ok(vec![
-                &b"star-mini"[..],
-                &b"c10r"[..],
-                &b"facebook"[..],
-                &b"com"[..]
-            ])
+            Ok(vec![&b"star-mini"[..], &b"c10r"[..], &b"facebook"[..], &b"com"[..]])
         );
     }
 
@@ -528,13 +501,7 @@ mod test {
             // Check that there are no bytes left
             assert_eq!(payload.len(), 0);
 
-            Ok(Parsed {
-                packet,
-                questions,
-                answers,
-                authorities,
-                additionals,
-            })
+            Ok(Parsed { packet, questions, answers, authorities, additionals })
         }
     }
 
@@ -547,10 +514,7 @@ mod test {
         .unwrap();
 
         assert_eq!(p.packet.transaction_id(), 0x5184);
-        assert_eq!(
-            p.packet.flags(),
-            Flags::RECURSION_DESIRED | Flags::AUTHENTIC_DATA
-        );
+        assert_eq!(p.packet.flags(), Flags::RECURSION_DESIRED | Flags::AUTHENTIC_DATA);
         assert_eq!(p.packet.opcode(), Opcode::Query);
         assert_eq!(p.packet.question_count(), 1);
         assert_eq!(p.packet.answer_record_count(), 0);
@@ -560,9 +524,7 @@ mod test {
         assert_eq!(p.questions.len(), 1);
         assert_eq!(
             p.questions[0].name,
-            &[
-                0x06, 0x67, 0x6f, 0x6f, 0x67, 0x6c, 0x65, 0x03, 0x63, 0x6f, 0x6d, 0x00
-            ]
+            &[0x06, 0x67, 0x6f, 0x6f, 0x67, 0x6c, 0x65, 0x03, 0x63, 0x6f, 0x6d, 0x00]
         );
         assert_eq!(p.questions[0].type_, Type::A);
 
@@ -595,18 +557,13 @@ mod test {
 
         assert_eq!(
             p.questions[0].name,
-            &[
-                0x06, 0x67, 0x6f, 0x6f, 0x67, 0x6c, 0x65, 0x03, 0x63, 0x6f, 0x6d, 0x00
-            ]
+            &[0x06, 0x67, 0x6f, 0x6f, 0x67, 0x6c, 0x65, 0x03, 0x63, 0x6f, 0x6d, 0x00]
         );
         assert_eq!(p.questions[0].type_, Type::A);
 
         assert_eq!(p.answers[0].name, &[0xc0, 0x0c]);
         assert_eq!(p.answers[0].ttl, 202);
-        assert_eq!(
-            p.answers[0].data,
-            RecordData::A(Ipv4Address::new(0xac, 0xd9, 0xa8, 0xae))
-        );
+        assert_eq!(p.answers[0].data, RecordData::A(Ipv4Address::new(0xac, 0xd9, 0xa8, 0xae)));
     }
 
     #[test]
@@ -645,31 +602,19 @@ mod test {
 
         assert_eq!(p.answers[0].name, &[0xc0, 0x0c]);
         assert_eq!(p.answers[0].ttl, 9);
-        assert_eq!(
-            p.answers[0].data,
-            RecordData::A(Ipv4Address::new(0x0d, 0xe0, 0x77, 0x35))
-        );
+        assert_eq!(p.answers[0].data, RecordData::A(Ipv4Address::new(0x0d, 0xe0, 0x77, 0x35)));
 
         assert_eq!(p.answers[1].name, &[0xc0, 0x0c]);
         assert_eq!(p.answers[1].ttl, 9);
-        assert_eq!(
-            p.answers[1].data,
-            RecordData::A(Ipv4Address::new(0x0d, 0xe0, 0x77, 0x28))
-        );
+        assert_eq!(p.answers[1].data, RecordData::A(Ipv4Address::new(0x0d, 0xe0, 0x77, 0x28)));
 
         assert_eq!(p.answers[2].name, &[0xc0, 0x0c]);
         assert_eq!(p.answers[2].ttl, 9);
-        assert_eq!(
-            p.answers[2].data,
-            RecordData::A(Ipv4Address::new(0x0d, 0xe0, 0x77, 0x43))
-        );
+        assert_eq!(p.answers[2].data, RecordData::A(Ipv4Address::new(0x0d, 0xe0, 0x77, 0x43)));
 
         assert_eq!(p.answers[3].name, &[0xc0, 0x0c]);
         assert_eq!(p.answers[3].ttl, 9);
-        assert_eq!(
-            p.answers[3].data,
-            RecordData::A(Ipv4Address::new(0x0d, 0xe0, 0x77, 0x62))
-        );
+        assert_eq!(p.answers[3].data, RecordData::A(Ipv4Address::new(0x0d, 0xe0, 0x77, 0x62)));
     }
 
     #[test]
@@ -718,10 +663,7 @@ mod test {
         // a
         assert_eq!(p.answers[1].name, &[0xc0, 0x2e]);
         assert_eq!(p.answers[1].ttl, 5);
-        assert_eq!(
-            p.answers[1].data,
-            RecordData::A(Ipv4Address::new(0x1f, 0x0d, 0x53, 0x24))
-        );
+        assert_eq!(p.answers[1].data, RecordData::A(Ipv4Address::new(0x1f, 0x0d, 0x53, 0x24)));
     }
 
     #[test]
@@ -756,10 +698,7 @@ mod test {
         // SOA authority
         assert_eq!(p.authorities[0].name, &[0xc0, 0x20]); // com.
         assert_eq!(p.authorities[0].ttl, 899);
-        assert!(matches!(
-            p.authorities[0].data,
-            RecordData::Other(Type::Soa, _)
-        ));
+        assert!(matches!(p.authorities[0].data, RecordData::Other(Type::Soa, _)));
     }
 
     #[test]
@@ -773,10 +712,7 @@ mod test {
             transaction_id: 0x1234,
             flags: Flags::RECURSION_DESIRED,
             opcode: Opcode::Query,
-            question: Question {
-                name,
-                type_: Type::A,
-            },
+            question: Question { name, type_: Type::A },
         };
 
         let mut buf = vec![0; repr.buffer_len()];

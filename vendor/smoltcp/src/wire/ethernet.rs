@@ -352,14 +352,8 @@ mod test_ipv4 {
     #[test]
     fn test_deconstruct() {
         let frame = Frame::new_unchecked(&FRAME_BYTES[..]);
-        assert_eq!(
-            frame.dst_addr(),
-            Address([0x01, 0x02, 0x03, 0x04, 0x05, 0x06])
-        );
-        assert_eq!(
-            frame.src_addr(),
-            Address([0x11, 0x12, 0x13, 0x14, 0x15, 0x16])
-        );
+        assert_eq!(frame.dst_addr(), Address([0x01, 0x02, 0x03, 0x04, 0x05, 0x06]));
+        assert_eq!(frame.src_addr(), Address([0x11, 0x12, 0x13, 0x14, 0x15, 0x16]));
         assert_eq!(frame.ethertype(), EtherType::Ipv4);
         assert_eq!(frame.payload(), &PAYLOAD_BYTES[..]);
     }
@@ -398,14 +392,8 @@ mod test_ipv6 {
     #[test]
     fn test_deconstruct() {
         let frame = Frame::new_unchecked(&FRAME_BYTES[..]);
-        assert_eq!(
-            frame.dst_addr(),
-            Address([0x01, 0x02, 0x03, 0x04, 0x05, 0x06])
-        );
-        assert_eq!(
-            frame.src_addr(),
-            Address([0x11, 0x12, 0x13, 0x14, 0x15, 0x16])
-        );
+        assert_eq!(frame.dst_addr(), Address([0x01, 0x02, 0x03, 0x04, 0x05, 0x06]));
+        assert_eq!(frame.src_addr(), Address([0x11, 0x12, 0x13, 0x14, 0x15, 0x16]));
         assert_eq!(frame.ethertype(), EtherType::Ipv6);
         assert_eq!(frame.payload(), &PAYLOAD_BYTES[..]);
     }

@@ -206,11 +206,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// [set_header_len]: #method.set_header_len
     pub fn check_len(&self) -> Result<()> {
         let len = self.buffer.as_ref().len();
-        if len < field::HEADER_END {
-            Err(Error)
-        } else {
-            Ok(())
-        }
+        if len < field::HEADER_END { Err(Error) } else { Ok(()) }
     }
 
     /// Consume the packet, returning the underlying buffer.
@@ -367,26 +363,10 @@ impl<T: AsRef<[u8]>> AsRef<[u8]> for Packet<T> {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Repr<'a> {
-    EchoRequest {
-        ident: u16,
-        seq_no: u16,
-        data: &'a [u8],
-    },
-    EchoReply {
-        ident: u16,
-        seq_no: u16,
-        data: &'a [u8],
-    },
-    DstUnreachable {
-        reason: DstUnreachable,
-        header: Ipv4Repr,
-        data: &'a [u8],
-    },
-    TimeExceeded {
-        reason: TimeExceeded,
-        header: Ipv4Repr,
-        data: &'a [u8],
-    },
+    EchoRequest { ident: u16, seq_no: u16, data: &'a [u8] },
+    EchoReply { ident: u16, seq_no: u16, data: &'a [u8] },
+    DstUnreachable { reason: DstUnreachable, header: Ipv4Repr, data: &'a [u8] },
+    TimeExceeded { reason: TimeExceeded, header: Ipv4Repr, data: &'a [u8] },
 }
 
 impl<'a> Repr<'a> {
@@ -490,11 +470,7 @@ impl<'a> Repr<'a> {
     {
         packet.set_msg_code(0);
         match *self {
-            Repr::EchoRequest {
-                ident,
-                seq_no,
-                data,
-            } => {
+            Repr::EchoRequest { ident, seq_no, data } => {
                 packet.set_msg_type(Message::EchoRequest);
                 packet.set_msg_code(0);
                 packet.set_echo_ident(ident);
@@ -503,11 +479,7 @@ impl<'a> Repr<'a> {
                 packet.data_mut()[..data_len].copy_from_slice(&data[..data_len])
             }
 
-            Repr::EchoReply {
-                ident,
-                seq_no,
-                data,
-            } => {
+            Repr::EchoReply { ident, seq_no, data } => {
                 packet.set_msg_type(Message::EchoReply);
                 packet.set_msg_code(0);
                 packet.set_echo_ident(ident);
@@ -516,11 +488,7 @@ impl<'a> Repr<'a> {
                 packet.data_mut()[..data_len].copy_from_slice(&data[..data_len])
             }
 
-            Repr::DstUnreachable {
-                reason,
-                header,
-                data,
-            } => {
+            Repr::DstUnreachable { reason, header, data } => {
                 packet.set_msg_type(Message::DstUnreachable);
                 packet.set_msg_code(reason.into());
 
@@ -530,11 +498,7 @@ impl<'a> Repr<'a> {
                 payload.copy_from_slice(data)
             }
 
-            Repr::TimeExceeded {
-                reason,
-                header,
-                data,
-            } => {
+            Repr::TimeExceeded { reason, header, data } => {
                 packet.set_msg_type(Message::TimeExceeded);
                 packet.set_msg_code(reason.into());
 
@@ -579,28 +543,12 @@ impl<T: AsRef<[u8]> + ?Sized> fmt::Display for Packet<&T> {
 impl<'a> fmt::Display for Repr<'a> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match *self {
-            Repr::EchoRequest {
-                ident,
-                seq_no,
-                data,
-            } => write!(
-                f,
-                "ICMPv4 echo request id={} seq={} len={}",
-                ident,
-                seq_no,
-                data.len()
-            ),
-            Repr::EchoReply {
-                ident,
-                seq_no,
-                data,
-            } => write!(
-                f,
-                "ICMPv4 echo reply id={} seq={} len={}",
-                ident,
-                seq_no,
-                data.len()
-            ),
+            Repr::EchoRequest { ident, seq_no, data } => {
+                write!(f, "ICMPv4 echo request id={} seq={} len={}", ident, seq_no, data.len())
+            }
+            Repr::EchoReply { ident, seq_no, data } => {
+                write!(f, "ICMPv4 echo reply id={} seq={} len={}", ident, seq_no, data.len())
+            }
             Repr::DstUnreachable { reason, .. } => {
                 write!(f, "ICMPv4 destination unreachable ({reason})")
             }
@@ -639,9 +587,8 @@ impl<T: AsRef<[u8]>> PrettyPrint for Packet<T> {
 mod test {
     use super::*;
 
-    static ECHO_PACKET_BYTES: [u8; 12] = [
-        0x08, 0x00, 0x8e, 0xfe, 0x12, 0x34, 0xab, 0xcd, 0xaa, 0x00, 0x00, 0xff,
-    ];
+    static ECHO_PACKET_BYTES: [u8; 12] =
+        [0x08, 0x00, 0x8e, 0xfe, 0x12, 0x34, 0xab, 0xcd, 0xaa, 0x00, 0x00, 0xff];
 
     static ECHO_DATA_BYTES: [u8; 4] = [0xaa, 0x00, 0x00, 0xff];
 
@@ -671,11 +618,7 @@ mod test {
     }
 
     fn echo_packet_repr() -> Repr<'static> {
-        Repr::EchoRequest {
-            ident: 0x1234,
-            seq_no: 0xabcd,
-            data: &ECHO_DATA_BYTES,
-        }
+        Repr::EchoRequest { ident: 0x1234, seq_no: 0xabcd, data: &ECHO_DATA_BYTES }
     }
 
     #[test]

@@ -367,30 +367,21 @@ impl Endpoint {
 #[cfg(all(feature = "proto-ipv4", feature = "proto-ipv6"))]
 impl From<::core::net::SocketAddr> for Endpoint {
     fn from(x: ::core::net::SocketAddr) -> Endpoint {
-        Endpoint {
-            addr: x.ip().into(),
-            port: x.port(),
-        }
+        Endpoint { addr: x.ip().into(), port: x.port() }
     }
 }
 
 #[cfg(feature = "proto-ipv4")]
 impl From<::core::net::SocketAddrV4> for Endpoint {
     fn from(x: ::core::net::SocketAddrV4) -> Endpoint {
-        Endpoint {
-            addr: (*x.ip()).into(),
-            port: x.port(),
-        }
+        Endpoint { addr: (*x.ip()).into(), port: x.port() }
     }
 }
 
 #[cfg(feature = "proto-ipv6")]
 impl From<::core::net::SocketAddrV6> for Endpoint {
     fn from(x: ::core::net::SocketAddrV6) -> Endpoint {
-        Endpoint {
-            addr: (*x.ip()).into(),
-            port: x.port(),
-        }
+        Endpoint { addr: (*x.ip()).into(), port: x.port() }
     }
 }
 
@@ -415,10 +406,7 @@ impl defmt::Format for Endpoint {
 
 impl<T: Into<Address>> From<(T, u16)> for Endpoint {
     fn from((addr, port): (T, u16)) -> Endpoint {
-        Endpoint {
-            addr: addr.into(),
-            port,
-        }
+        Endpoint { addr: addr.into(), port }
     }
 }
 
@@ -444,30 +432,21 @@ impl ListenEndpoint {
 #[cfg(all(feature = "proto-ipv4", feature = "proto-ipv6"))]
 impl From<::core::net::SocketAddr> for ListenEndpoint {
     fn from(x: ::core::net::SocketAddr) -> ListenEndpoint {
-        ListenEndpoint {
-            addr: Some(x.ip().into()),
-            port: x.port(),
-        }
+        ListenEndpoint { addr: Some(x.ip().into()), port: x.port() }
     }
 }
 
 #[cfg(feature = "proto-ipv4")]
 impl From<::core::net::SocketAddrV4> for ListenEndpoint {
     fn from(x: ::core::net::SocketAddrV4) -> ListenEndpoint {
-        ListenEndpoint {
-            addr: Some((*x.ip()).into()),
-            port: x.port(),
-        }
+        ListenEndpoint { addr: Some((*x.ip()).into()), port: x.port() }
     }
 }
 
 #[cfg(feature = "proto-ipv6")]
 impl From<::core::net::SocketAddrV6> for ListenEndpoint {
     fn from(x: ::core::net::SocketAddrV6) -> ListenEndpoint {
-        ListenEndpoint {
-            addr: Some((*x.ip()).into()),
-            port: x.port(),
-        }
+        ListenEndpoint { addr: Some((*x.ip()).into()), port: x.port() }
     }
 }
 
@@ -496,19 +475,13 @@ impl From<u16> for ListenEndpoint {
 
 impl From<Endpoint> for ListenEndpoint {
     fn from(endpoint: Endpoint) -> ListenEndpoint {
-        ListenEndpoint {
-            addr: Some(endpoint.addr),
-            port: endpoint.port,
-        }
+        ListenEndpoint { addr: Some(endpoint.addr), port: endpoint.port }
     }
 }
 
 impl<T: Into<Address>> From<(T, u16)> for ListenEndpoint {
     fn from((addr, port): (T, u16)) -> ListenEndpoint {
-        ListenEndpoint {
-            addr: Some(addr.into()),
-            port,
-        }
+        ListenEndpoint { addr: Some(addr.into()), port }
     }
 }
 
@@ -574,11 +547,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     pub fn check_len(&self) -> Result<()> {
         // Both IPv4 and IPv6 headers contain Internet Protocol version in the upper nibble of the
         // first packet byte
-        if self.buffer.as_ref().len() < field::VER.end {
-            Err(Error)
-        } else {
-            Ok(())
-        }
+        if self.buffer.as_ref().len() < field::VER.end { Err(Error) } else { Ok(()) }
     }
 
     /// Consume the packet, returning the underlying buffer
@@ -608,21 +577,13 @@ impl Repr {
     ) -> Self {
         match (src_addr, dst_addr) {
             #[cfg(feature = "proto-ipv4")]
-            (Address::Ipv4(src_addr), Address::Ipv4(dst_addr)) => Self::Ipv4(Ipv4Repr {
-                src_addr,
-                dst_addr,
-                next_header,
-                payload_len,
-                hop_limit,
-            }),
+            (Address::Ipv4(src_addr), Address::Ipv4(dst_addr)) => {
+                Self::Ipv4(Ipv4Repr { src_addr, dst_addr, next_header, payload_len, hop_limit })
+            }
             #[cfg(feature = "proto-ipv6")]
-            (Address::Ipv6(src_addr), Address::Ipv6(dst_addr)) => Self::Ipv6(Ipv6Repr {
-                src_addr,
-                dst_addr,
-                next_header,
-                payload_len,
-                hop_limit,
-            }),
+            (Address::Ipv6(src_addr), Address::Ipv6(dst_addr)) => {
+                Self::Ipv6(Ipv6Repr { src_addr, dst_addr, next_header, payload_len, hop_limit })
+            }
             #[allow(unreachable_patterns)]
             _ => panic!("IP version mismatch: src={src_addr:?} dst={dst_addr:?}"),
         }
@@ -823,11 +784,7 @@ pub mod checksum {
         proto_len[1] = next_header.into();
         NetworkEndian::write_u16(&mut proto_len[2..4], length as u16);
 
-        combine(&[
-            data(&src_addr.octets()),
-            data(&dst_addr.octets()),
-            data(&proto_len[..]),
-        ])
+        combine(&[data(&src_addr.octets()), data(&dst_addr.octets()), data(&proto_len[..])])
     }
 
     #[cfg(feature = "proto-ipv6")]
@@ -841,11 +798,7 @@ pub mod checksum {
         proto_len[1] = next_header.into();
         NetworkEndian::write_u16(&mut proto_len[2..4], length as u16);
 
-        combine(&[
-            data(&src_addr.octets()),
-            data(&dst_addr.octets()),
-            data(&proto_len[..]),
-        ])
+        combine(&[data(&src_addr.octets()), data(&dst_addr.octets()), data(&proto_len[..])])
     }
 
     pub fn pseudo_header(
@@ -922,13 +875,7 @@ pub fn pretty_print_ip_payload<T: Into<Repr>>(
                     ) {
                         Err(err) => write!(f, "{indent}{udp_packet} ({err})"),
                         Ok(udp_repr) => {
-                            write!(
-                                f,
-                                "{}{} len={}",
-                                indent,
-                                udp_repr,
-                                udp_packet.payload().len()
-                            )?;
+                            write!(f, "{}{} len={}", indent, udp_repr, udp_packet.payload().len())?;
                             let valid =
                                 udp_packet.verify_checksum(&repr.src_addr(), &repr.dst_addr());
                             let partially_valid = udp_packet
@@ -1023,10 +970,7 @@ pub(crate) mod test {
     #[test]
     #[cfg(feature = "proto-ipv4")]
     fn to_prefix_len_ipv4_error() {
-        assert_eq!(
-            None,
-            IpAddress::from(Ipv4Address::new(255, 255, 255, 1)).prefix_len()
-        );
+        assert_eq!(None, IpAddress::from(Ipv4Address::new(255, 255, 255, 1)).prefix_len());
     }
 
     #[test]
@@ -1039,9 +983,7 @@ pub(crate) mod test {
         test_eq(0, Ipv6Address::new(0, 0, 0, 0, 0, 0, 0, 0));
         test_eq(
             128,
-            Ipv6Address::new(
-                0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff,
-            ),
+            Ipv6Address::new(0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff),
         );
     }
 
@@ -1050,10 +992,8 @@ pub(crate) mod test {
     fn to_prefix_len_ipv6_error() {
         assert_eq!(
             None,
-            IpAddress::from(Ipv6Address::new(
-                0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0, 1
-            ))
-            .prefix_len()
+            IpAddress::from(Ipv6Address::new(0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0, 1))
+                .prefix_len()
         );
     }
 

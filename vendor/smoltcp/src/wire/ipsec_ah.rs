@@ -73,11 +73,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
 
         // payload_len == 0 makes ICV a reversed range (12..8); reject it.
         let icv = field::ICV(data[field::PAYLOAD_LEN]);
-        if icv.end < icv.start || len < icv.end {
-            Err(Error)
-        } else {
-            Ok(())
-        }
+        if icv.end < icv.start || len < icv.end { Err(Error) } else { Ok(()) }
     }
 
     /// Consume the packet, returning the underlying buffer.
@@ -202,9 +198,7 @@ impl<'a> Repr<'a> {
         packet.clear_reserved();
         packet.set_security_parameters_index(self.security_parameters_index);
         packet.set_sequence_number(self.sequence_number);
-        packet
-            .integrity_check_value_mut()
-            .copy_from_slice(self.integrity_check_value);
+        packet.integrity_check_value_mut().copy_from_slice(self.integrity_check_value);
     }
 }
 
@@ -231,9 +225,7 @@ mod test {
         assert_eq!(packet.sequence_number(), 1);
         assert_eq!(
             packet.integrity_check_value(),
-            &[
-                0x27, 0xcf, 0xc0, 0xa5, 0xe4, 0x3d, 0x69, 0xb3, 0x72, 0x8e, 0xc5, 0xb0
-            ]
+            &[0x27, 0xcf, 0xc0, 0xa5, 0xe4, 0x3d, 0x69, 0xb3, 0x72, 0x8e, 0xc5, 0xb0]
         );
     }
 
@@ -246,9 +238,8 @@ mod test {
         packet.clear_reserved();
         packet.set_security_parameters_index(0xba8bd060);
         packet.set_sequence_number(1);
-        const ICV: [u8; 12] = [
-            0xaf, 0xd2, 0xe7, 0xa1, 0x73, 0xd3, 0x29, 0x0b, 0xfe, 0x6b, 0x63, 0x73,
-        ];
+        const ICV: [u8; 12] =
+            [0xaf, 0xd2, 0xe7, 0xa1, 0x73, 0xd3, 0x29, 0x0b, 0xfe, 0x6b, 0x63, 0x73];
         packet.integrity_check_value_mut().copy_from_slice(&ICV);
         assert_eq!(bytes, PACKET_BYTES2);
     }
@@ -259,14 +250,9 @@ mod test {
         assert!(matches!(Packet::new_checked(&PACKET_BYTES1[..]), Ok(_)));
 
         // payload_len == 0: reversed ICV range must be rejected, not panic.
-        let reversed = [
-            0x3b, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x01,
-        ];
+        let reversed = [0x3b, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x01];
         assert!(matches!(Packet::new_checked(&reversed[..]), Err(_)));
-        assert!(matches!(
-            Repr::parse(&Packet::new_unchecked(&reversed[..])),
-            Err(_)
-        ));
+        assert!(matches!(Repr::parse(&Packet::new_unchecked(&reversed[..])), Err(_)));
     }
 
     fn packet_repr<'a>() -> Repr<'a> {

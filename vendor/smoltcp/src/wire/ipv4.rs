@@ -99,20 +99,14 @@ impl Cidr {
     /// This function panics if the prefix length is larger than 32.
     pub const fn new(address: Address, prefix_len: u8) -> Cidr {
         assert!(prefix_len <= 32);
-        Cidr {
-            address,
-            prefix_len,
-        }
+        Cidr { address, prefix_len }
     }
 
     /// Create an IPv4 CIDR block from the given address and network mask.
     pub fn from_netmask(addr: Address, netmask: Address) -> Result<Cidr> {
         let netmask = netmask.to_bits();
         if netmask.leading_zeros() == 0 && netmask.trailing_zeros() == netmask.count_zeros() {
-            Ok(Cidr {
-                address: addr,
-                prefix_len: netmask.count_ones() as u8,
-            })
+            Ok(Cidr { address: addr, prefix_len: netmask.count_ones() as u8 })
         } else {
             Err(Error)
         }
@@ -668,11 +662,7 @@ impl<T: AsRef<[u8]> + ?Sized> fmt::Display for Packet<&T> {
 
 impl fmt::Display for Repr {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(
-            f,
-            "IPv4 src={} dst={} proto={}",
-            self.src_addr, self.dst_addr, self.next_header
-        )
+        write!(f, "IPv4 src={} dst={} proto={}", self.src_addr, self.dst_addr, self.next_header)
     }
 }
 
@@ -787,14 +777,8 @@ pub(crate) mod test {
         bytes.extend(&PACKET_BYTES[..]);
         bytes.push(0);
 
-        assert_eq!(
-            Packet::new_unchecked(&bytes).payload().len(),
-            PAYLOAD_BYTES.len()
-        );
-        assert_eq!(
-            Packet::new_unchecked(&mut bytes).payload_mut().len(),
-            PAYLOAD_BYTES.len()
-        );
+        assert_eq!(Packet::new_unchecked(&bytes).payload().len(), PAYLOAD_BYTES.len());
+        assert_eq!(Packet::new_unchecked(&mut bytes).payload_mut().len(), PAYLOAD_BYTES.len());
     }
 
     #[test]
@@ -838,10 +822,7 @@ pub(crate) mod test {
         packet.set_version(6);
         packet.fill_checksum();
         let packet = Packet::new_unchecked(&*packet.into_inner());
-        assert_eq!(
-            Repr::parse(&packet, &ChecksumCapabilities::default()),
-            Err(Error)
-        );
+        assert_eq!(Repr::parse(&packet, &ChecksumCapabilities::default()), Err(Error));
     }
 
     #[test]
@@ -911,11 +892,7 @@ pub(crate) mod test {
             [255, 255, 255, 255],
         ];
 
-        let subnets = [
-            ([192, 168, 1, 0], 32),
-            ([192, 168, 1, 255], 24),
-            ([192, 168, 1, 10], 30),
-        ];
+        let subnets = [([192, 168, 1, 0], 32), ([192, 168, 1, 255], 24), ([192, 168, 1, 10], 30)];
 
         let not_subnets = [
             ([192, 168, 1, 10], 23),
@@ -932,16 +909,14 @@ pub(crate) mod test {
             assert!(!cidr.contains_addr(&addr));
         }
 
-        for subnet in subnets
-            .iter()
-            .map(|&(a, p)| Cidr::new(Address::new(a[0], a[1], a[2], a[3]), p))
+        for subnet in
+            subnets.iter().map(|&(a, p)| Cidr::new(Address::new(a[0], a[1], a[2], a[3]), p))
         {
             assert!(cidr.contains_subnet(&subnet));
         }
 
-        for subnet in not_subnets
-            .iter()
-            .map(|&(a, p)| Cidr::new(Address::new(a[0], a[1], a[2], a[3]), p))
+        for subnet in
+            not_subnets.iter().map(|&(a, p)| Cidr::new(Address::new(a[0], a[1], a[2], a[3]), p))
         {
             assert!(!cidr.contains_subnet(&subnet));
         }
@@ -967,29 +942,20 @@ pub(crate) mod test {
             Cidr::new(Address::new(172, 16, 0, 1), 12)
         );
         assert_eq!(
-            Cidr::from_netmask(
-                Address::new(255, 255, 255, 1),
-                Address::new(255, 255, 255, 0)
-            )
-            .unwrap(),
+            Cidr::from_netmask(Address::new(255, 255, 255, 1), Address::new(255, 255, 255, 0))
+                .unwrap(),
             Cidr::new(Address::new(255, 255, 255, 1), 24)
         );
         assert_eq!(
-            Cidr::from_netmask(
-                Address::new(255, 255, 255, 255),
-                Address::new(255, 255, 255, 255)
-            )
-            .unwrap(),
+            Cidr::from_netmask(Address::new(255, 255, 255, 255), Address::new(255, 255, 255, 255))
+                .unwrap(),
             Cidr::new(Address::new(255, 255, 255, 255), 32)
         );
     }
 
     #[test]
     fn test_cidr_netmask() {
-        assert_eq!(
-            Cidr::new(Address::new(0, 0, 0, 0), 0).netmask(),
-            Address::new(0, 0, 0, 0)
-        );
+        assert_eq!(Cidr::new(Address::new(0, 0, 0, 0), 0).netmask(), Address::new(0, 0, 0, 0));
         assert_eq!(
             Cidr::new(Address::new(0, 0, 0, 1), 24).netmask(),
             Address::new(255, 255, 255, 0)
@@ -998,10 +964,7 @@ pub(crate) mod test {
             Cidr::new(Address::new(0, 0, 0, 0), 32).netmask(),
             Address::new(255, 255, 255, 255)
         );
-        assert_eq!(
-            Cidr::new(Address::new(127, 0, 0, 0), 8).netmask(),
-            Address::new(255, 0, 0, 0)
-        );
+        assert_eq!(Cidr::new(Address::new(127, 0, 0, 0), 8).netmask(), Address::new(255, 0, 0, 0));
         assert_eq!(
             Cidr::new(Address::new(192, 168, 0, 0), 16).netmask(),
             Address::new(255, 255, 0, 0)
@@ -1040,49 +1003,31 @@ pub(crate) mod test {
         );
         assert_eq!(Cidr::new(Address::new(0, 0, 0, 0), 32).broadcast(), None);
         assert_eq!(
-            Cidr::new(Address::new(127, 0, 0, 0), 8)
-                .broadcast()
-                .unwrap(),
+            Cidr::new(Address::new(127, 0, 0, 0), 8).broadcast().unwrap(),
             Address::new(127, 255, 255, 255)
         );
         assert_eq!(
-            Cidr::new(Address::new(192, 168, 0, 0), 16)
-                .broadcast()
-                .unwrap(),
+            Cidr::new(Address::new(192, 168, 0, 0), 16).broadcast().unwrap(),
             Address::new(192, 168, 255, 255)
         );
         assert_eq!(
-            Cidr::new(Address::new(192, 168, 1, 1), 16)
-                .broadcast()
-                .unwrap(),
+            Cidr::new(Address::new(192, 168, 1, 1), 16).broadcast().unwrap(),
             Address::new(192, 168, 255, 255)
         );
         assert_eq!(
-            Cidr::new(Address::new(192, 168, 1, 1), 17)
-                .broadcast()
-                .unwrap(),
+            Cidr::new(Address::new(192, 168, 1, 1), 17).broadcast().unwrap(),
             Address::new(192, 168, 127, 255)
         );
         assert_eq!(
-            Cidr::new(Address::new(172, 16, 0, 1), 12)
-                .broadcast()
-                .unwrap(),
+            Cidr::new(Address::new(172, 16, 0, 1), 12).broadcast().unwrap(),
             Address::new(172, 31, 255, 255)
         );
         assert_eq!(
-            Cidr::new(Address::new(255, 255, 255, 1), 24)
-                .broadcast()
-                .unwrap(),
+            Cidr::new(Address::new(255, 255, 255, 1), 24).broadcast().unwrap(),
             Address::new(255, 255, 255, 255)
         );
-        assert_eq!(
-            Cidr::new(Address::new(255, 255, 255, 254), 31).broadcast(),
-            None
-        );
-        assert_eq!(
-            Cidr::new(Address::new(255, 255, 255, 255), 32).broadcast(),
-            None
-        );
+        assert_eq!(Cidr::new(Address::new(255, 255, 255, 254), 31).broadcast(), None);
+        assert_eq!(Cidr::new(Address::new(255, 255, 255, 255), 32).broadcast(), None);
     }
 
     #[test]

@@ -201,9 +201,7 @@ impl AddressExt for Address {
 
     fn is_solicited_node_multicast(&self) -> bool {
         self.octets()[0..13]
-            == [
-                0xff, 0x02, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0xFF,
-            ]
+            == [0xff, 0x02, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0xFF]
     }
 
     fn prefix_len(&self) -> Option<u8> {
@@ -243,16 +241,12 @@ impl Cidr {
     /// The [solicited node prefix].
     ///
     /// [solicited node prefix]: https://tools.ietf.org/html/rfc4291#section-2.7.1
-    pub const SOLICITED_NODE_PREFIX: Cidr = Cidr {
-        address: Address::new(0xff02, 0, 0, 0, 0, 1, 0xff00, 0),
-        prefix_len: 104,
-    };
+    pub const SOLICITED_NODE_PREFIX: Cidr =
+        Cidr { address: Address::new(0xff02, 0, 0, 0, 0, 1, 0xff00, 0), prefix_len: 104 };
 
     /// The link-local address prefix.
-    pub const LINK_LOCAL_PREFIX: Cidr = Cidr {
-        address: Address::new(0xfe80, 0, 0, 0, 0, 0, 0, 0),
-        prefix_len: 10,
-    };
+    pub const LINK_LOCAL_PREFIX: Cidr =
+        Cidr { address: Address::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), prefix_len: 10 };
 
     /// Create an IPv6 CIDR block from the given address and prefix length.
     ///
@@ -260,10 +254,7 @@ impl Cidr {
     /// This function panics if the prefix length is larger than 128.
     pub const fn new(address: Address, prefix_len: u8) -> Cidr {
         assert!(prefix_len <= 128);
-        Cidr {
-            address,
-            prefix_len,
-        }
+        Cidr { address, prefix_len }
     }
 
     /// Create an IPv6 CIDR based on the provided prefix and hardware identifier.
@@ -399,11 +390,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     #[inline]
     pub fn check_len(&self) -> Result<()> {
         let len = self.buffer.as_ref().len();
-        if len < field::DST_ADDR.end || len < self.total_len() {
-            Err(Error)
-        } else {
-            Ok(())
-        }
+        if len < field::DST_ADDR.end || len < self.total_len() { Err(Error) } else { Ok(()) }
     }
 
     /// Consume the packet, returning the underlying buffer.
@@ -793,29 +780,16 @@ pub(crate) mod test {
     #[test]
     fn test_mask() {
         let addr = Address::new(0x0123, 0x4567, 0x89ab, 0, 0, 0, 0, 1);
-        assert_eq!(
-            addr.mask(11),
-            [0x01, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
-        );
-        assert_eq!(
-            addr.mask(15),
-            [0x01, 0x22, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
-        );
-        assert_eq!(
-            addr.mask(26),
-            [0x01, 0x23, 0x45, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
-        );
+        assert_eq!(addr.mask(11), [0x01, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(addr.mask(15), [0x01, 0x22, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(addr.mask(26), [0x01, 0x23, 0x45, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(
             addr.mask(128),
-            [
-                0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1
-            ]
+            [0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]
         );
         assert_eq!(
             addr.mask(127),
-            [
-                0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
-            ]
+            [0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
         );
     }
 
@@ -946,10 +920,7 @@ pub(crate) mod test {
             assert!(cidr.contains_subnet(&subnet));
         }
 
-        for subnet in not_subnets
-            .iter()
-            .map(|&(a, p)| Cidr::new(Address::from(a), p))
-        {
+        for subnet in not_subnets.iter().map(|&(a, p)| Cidr::new(Address::from(a), p)) {
             assert!(!cidr.contains_subnet(&subnet));
         }
 
@@ -1028,24 +999,12 @@ pub(crate) mod test {
             MulticastScope::Global
         );
 
-        assert_eq!(
-            LINK_LOCAL_ALL_NODES.x_multicast_scope(),
-            MulticastScope::LinkLocal
-        );
+        assert_eq!(LINK_LOCAL_ALL_NODES.x_multicast_scope(), MulticastScope::LinkLocal);
 
         // For source address selection, unicast addresses also have a scope:
-        assert_eq!(
-            LINK_LOCAL_ADDR.x_multicast_scope(),
-            MulticastScope::LinkLocal
-        );
-        assert_eq!(
-            GLOBAL_UNICAST_ADDR.x_multicast_scope(),
-            MulticastScope::Global
-        );
-        assert_eq!(
-            UNIQUE_LOCAL_ADDR.x_multicast_scope(),
-            MulticastScope::Global
-        );
+        assert_eq!(LINK_LOCAL_ADDR.x_multicast_scope(), MulticastScope::LinkLocal);
+        assert_eq!(GLOBAL_UNICAST_ADDR.x_multicast_scope(), MulticastScope::Global);
+        assert_eq!(UNIQUE_LOCAL_ADDR.x_multicast_scope(), MulticastScope::Global);
     }
 
     static REPR_PACKET_BYTES: [u8; 52] = [
@@ -1054,9 +1013,8 @@ pub(crate) mod test {
         0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x00, 0x01, 0x00, 0x02, 0x00,
         0x0c, 0x02, 0x4e, 0xff, 0xff, 0xff, 0xff,
     ];
-    static REPR_PAYLOAD_BYTES: [u8; 12] = [
-        0x00, 0x01, 0x00, 0x02, 0x00, 0x0c, 0x02, 0x4e, 0xff, 0xff, 0xff, 0xff,
-    ];
+    static REPR_PAYLOAD_BYTES: [u8; 12] =
+        [0x00, 0x01, 0x00, 0x02, 0x00, 0x0c, 0x02, 0x4e, 0xff, 0xff, 0xff, 0xff];
 
     const fn packet_repr() -> Repr {
         Repr {
@@ -1104,9 +1062,7 @@ pub(crate) mod test {
         packet.set_hop_limit(0xfe);
         packet.set_src_addr(LINK_LOCAL_ALL_ROUTERS);
         packet.set_dst_addr(LINK_LOCAL_ALL_NODES);
-        packet
-            .payload_mut()
-            .copy_from_slice(&REPR_PAYLOAD_BYTES[..]);
+        packet.payload_mut().copy_from_slice(&REPR_PAYLOAD_BYTES[..]);
         let mut expected_bytes = [
             0x69, 0x95, 0x43, 0x21, 0x00, 0x0c, 0x11, 0xfe, 0xff, 0x02, 0x00, 0x00, 0x00, 0x00,
             0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0xff, 0x02, 0x00, 0x00,
@@ -1125,14 +1081,8 @@ pub(crate) mod test {
         bytes.extend(&REPR_PACKET_BYTES[..]);
         bytes.push(0);
 
-        assert_eq!(
-            Packet::new_unchecked(&bytes).payload().len(),
-            REPR_PAYLOAD_BYTES.len()
-        );
-        assert_eq!(
-            Packet::new_unchecked(&mut bytes).payload_mut().len(),
-            REPR_PAYLOAD_BYTES.len()
-        );
+        assert_eq!(Packet::new_unchecked(&bytes).payload().len(), REPR_PAYLOAD_BYTES.len());
+        assert_eq!(Packet::new_unchecked(&mut bytes).payload_mut().len(), REPR_PAYLOAD_BYTES.len());
     }
 
     #[test]

@@ -407,22 +407,13 @@ impl<'a> Repr<'a> {
     /// Emit a high-level representation into an IPv6 Routing Header.
     pub fn emit<T: AsRef<[u8]> + AsMut<[u8]> + ?Sized>(&self, header: &mut Header<&mut T>) {
         match *self {
-            Repr::Type2 {
-                segments_left,
-                home_address,
-            } => {
+            Repr::Type2 { segments_left, home_address } => {
                 header.set_routing_type(Type::Type2);
                 header.set_segments_left(segments_left);
                 header.clear_reserved();
                 header.set_home_address(home_address);
             }
-            Repr::Rpl {
-                segments_left,
-                cmpr_i,
-                cmpr_e,
-                pad,
-                addresses,
-            } => {
+            Repr::Rpl { segments_left, cmpr_i, cmpr_e, pad, addresses } => {
                 header.set_routing_type(Type::Rpl);
                 header.set_segments_left(segments_left);
                 header.set_cmpr_i(cmpr_i);
@@ -438,10 +429,7 @@ impl<'a> Repr<'a> {
 impl<'a> fmt::Display for Repr<'a> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match *self {
-            Repr::Type2 {
-                segments_left,
-                home_address,
-            } => {
+            Repr::Type2 { segments_left, home_address } => {
                 write!(
                     f,
                     "IPv6 Routing type={} seg_left={} home_address={}",
@@ -450,13 +438,7 @@ impl<'a> fmt::Display for Repr<'a> {
                     home_address
                 )
             }
-            Repr::Rpl {
-                segments_left,
-                cmpr_i,
-                cmpr_e,
-                pad,
-                ..
-            } => {
+            Repr::Rpl { segments_left, cmpr_i, cmpr_e, pad, .. } => {
                 write!(
                     f,
                     "IPv6 Routing type={} seg_left={} cmpr_i={} cmpr_e={} pad={}",
@@ -482,10 +464,7 @@ mod test {
     ];
 
     // A representation of a Type 2 Routing header
-    static REPR_TYPE2: Repr = Repr::Type2 {
-        segments_left: 1,
-        home_address: Address::LOCALHOST,
-    };
+    static REPR_TYPE2: Repr = Repr::Type2 { segments_left: 1, home_address: Address::LOCALHOST };
 
     // A Source Routing Header with full IPv6 addresses in bytes
     static BYTES_SRH_FULL: [u8; 38] = [
@@ -507,9 +486,8 @@ mod test {
     };
 
     // A Source Routing Header with elided IPv6 addresses in bytes
-    static BYTES_SRH_ELIDED: [u8; 14] = [
-        0x3, 0x2, 0xfe, 0x50, 0x0, 0x0, 0x2, 0x3, 0x1, 0x0, 0x0, 0x0, 0x0, 0x0,
-    ];
+    static BYTES_SRH_ELIDED: [u8; 14] =
+        [0x3, 0x2, 0xfe, 0x50, 0x0, 0x0, 0x2, 0x3, 0x1, 0x0, 0x0, 0x0, 0x0, 0x0];
 
     // A representation of a Source Routing Header with elided IPv6 addresses
     static REPR_SRH_ELIDED: Repr = Repr::Rpl {
@@ -523,28 +501,13 @@ mod test {
     #[test]
     fn test_check_len() {
         // less than min header size
-        assert_eq!(
-            Err(Error),
-            Header::new_unchecked(&BYTES_TYPE2[..3]).check_len()
-        );
-        assert_eq!(
-            Err(Error),
-            Header::new_unchecked(&BYTES_SRH_FULL[..3]).check_len()
-        );
-        assert_eq!(
-            Err(Error),
-            Header::new_unchecked(&BYTES_SRH_ELIDED[..3]).check_len()
-        );
+        assert_eq!(Err(Error), Header::new_unchecked(&BYTES_TYPE2[..3]).check_len());
+        assert_eq!(Err(Error), Header::new_unchecked(&BYTES_SRH_FULL[..3]).check_len());
+        assert_eq!(Err(Error), Header::new_unchecked(&BYTES_SRH_ELIDED[..3]).check_len());
         // valid
         assert_eq!(Ok(()), Header::new_unchecked(&BYTES_TYPE2[..]).check_len());
-        assert_eq!(
-            Ok(()),
-            Header::new_unchecked(&BYTES_SRH_FULL[..]).check_len()
-        );
-        assert_eq!(
-            Ok(()),
-            Header::new_unchecked(&BYTES_SRH_ELIDED[..]).check_len()
-        );
+        assert_eq!(Ok(()), Header::new_unchecked(&BYTES_SRH_FULL[..]).check_len());
+        assert_eq!(Ok(()), Header::new_unchecked(&BYTES_SRH_ELIDED[..]).check_len());
     }
 
     #[test]

@@ -191,11 +191,7 @@ impl<T: AsRef<[u8]>> AddressRecord<T> {
     /// Returns `Err(Error::Truncated)` if the buffer is too short.
     pub fn check_len(&self) -> Result<()> {
         let len = self.buffer.as_ref().len();
-        if len < field::RECORD_MCAST_ADDR.end {
-            Err(Error)
-        } else {
-            Ok(())
-        }
+        if len < field::RECORD_MCAST_ADDR.end { Err(Error) } else { Ok(()) }
     }
 
     /// Consume the packet, returning the underlying buffer.
@@ -308,13 +304,7 @@ pub struct AddressRecordRepr<'a> {
 impl<'a> AddressRecordRepr<'a> {
     /// Create a new MLDv2 address record representation with an empty payload.
     pub const fn new(record_type: RecordType, mcast_addr: Ipv6Address) -> Self {
-        Self {
-            record_type,
-            aux_data_len: 0,
-            num_srcs: 0,
-            mcast_addr,
-            payload: &[],
-        }
+        Self { record_type, aux_data_len: 0, num_srcs: 0, mcast_addr, payload: &[] }
     }
 
     /// Parse an MLDv2 address record and return a high-level representation.
@@ -406,15 +396,7 @@ impl<'a> Repr<'a> {
         T: AsRef<[u8]> + AsMut<[u8]> + ?Sized,
     {
         match self {
-            Repr::Query {
-                max_resp_code,
-                mcast_addr,
-                s_flag,
-                qrv,
-                qqic,
-                num_srcs,
-                data,
-            } => {
+            Repr::Query { max_resp_code, mcast_addr, s_flag, qrv, qqic, num_srcs, data } => {
                 packet.set_msg_type(Message::MldQuery);
                 packet.set_msg_code(0);
                 packet.clear_reserved();
@@ -430,10 +412,7 @@ impl<'a> Repr<'a> {
                 packet.set_num_srcs(*num_srcs);
                 packet.payload_mut().copy_from_slice(&data[..]);
             }
-            Repr::Report {
-                nr_mcast_addr_rcrds,
-                data,
-            } => {
+            Repr::Report { nr_mcast_addr_rcrds, data } => {
                 packet.set_msg_type(Message::MldReport);
                 packet.set_msg_code(0);
                 packet.clear_reserved();
@@ -536,9 +515,7 @@ mod test {
         packet.set_qrv(0x02);
         packet.set_qqic(0x12);
         packet.set_num_srcs(0x01);
-        packet
-            .payload_mut()
-            .copy_from_slice(&IPV6_LINK_LOCAL_ALL_ROUTERS.octets());
+        packet.payload_mut().copy_from_slice(&IPV6_LINK_LOCAL_ALL_ROUTERS.octets());
         packet.clear_reserved();
         packet.fill_checksum(&IPV6_LINK_LOCAL_ALL_NODES, &IPV6_LINK_LOCAL_ALL_ROUTERS);
         assert_eq!(&*packet.into_inner(), &QUERY_PACKET_BYTES[..]);
@@ -576,9 +553,7 @@ mod test {
             addr_rcrd.set_aux_data_len(0);
             addr_rcrd.set_num_srcs(1);
             addr_rcrd.set_mcast_addr(IPV6_LINK_LOCAL_ALL_NODES);
-            addr_rcrd
-                .payload_mut()
-                .copy_from_slice(&IPV6_LINK_LOCAL_ALL_ROUTERS.octets());
+            addr_rcrd.payload_mut().copy_from_slice(&IPV6_LINK_LOCAL_ALL_ROUTERS.octets());
         }
         packet.fill_checksum(&IPV6_LINK_LOCAL_ALL_NODES, &IPV6_LINK_LOCAL_ALL_ROUTERS);
         assert_eq!(&*packet.into_inner(), &REPORT_PACKET_BYTES[..]);

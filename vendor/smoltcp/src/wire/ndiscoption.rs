@@ -428,11 +428,7 @@ pub enum Repr<'a> {
     PrefixInformation(PrefixInformation),
     RedirectedHeader(RedirectedHeader<'a>),
     Mtu(u32),
-    Unknown {
-        type_: u8,
-        length: u8,
-        data: &'a [u8],
-    },
+    Unknown { type_: u8, length: u8, data: &'a [u8] },
 }
 
 impl<'a> Repr<'a> {
@@ -499,11 +495,7 @@ impl<'a> Repr<'a> {
             Type::Unknown(id) => {
                 // A length of 0 is invalid.
                 if opt.data_len() != 0 {
-                    Ok(Repr::Unknown {
-                        type_: id,
-                        length: opt.data_len(),
-                        data: opt.data(),
-                    })
+                    Ok(Repr::Unknown { type_: id, length: opt.data_len(), data: opt.data() })
                 } else {
                     Err(Error)
                 }
@@ -578,11 +570,7 @@ impl<'a> Repr<'a> {
                 opt.set_data_len(1);
                 opt.set_mtu(mtu);
             }
-            Repr::Unknown {
-                type_: id,
-                length,
-                data,
-            } => {
+            Repr::Unknown { type_: id, length, data } => {
                 opt.set_option_type(Type::Unknown(id));
                 opt.set_data_len(length);
                 opt.data_mut().copy_from_slice(data);
@@ -601,9 +589,7 @@ impl<'a> fmt::Display for Repr<'a> {
             Repr::TargetLinkLayerAddr(addr) => {
                 write!(f, "TargetLinkLayer addr={addr}")
             }
-            Repr::PrefixInformation(PrefixInformation {
-                prefix, prefix_len, ..
-            }) => {
+            Repr::PrefixInformation(PrefixInformation { prefix, prefix_len, .. }) => {
                 write!(f, "PrefixInformation prefix={prefix}/{prefix_len}")
             }
             Repr::RedirectedHeader(RedirectedHeader { header, .. }) => {
@@ -612,9 +598,7 @@ impl<'a> fmt::Display for Repr<'a> {
             Repr::Mtu(mtu) => {
                 write!(f, "MTU mtu={mtu}")
             }
-            Repr::Unknown {
-                type_: id, length, ..
-            } => {
+            Repr::Unknown { type_: id, length, .. } => {
                 write!(f, "Unknown({id}) length={length}")
             }
         }
@@ -666,10 +650,7 @@ mod test {
         assert_eq!(opt.option_type(), Type::PrefixInformation);
         assert_eq!(opt.data_len(), 4);
         assert_eq!(opt.prefix_len(), 64);
-        assert_eq!(
-            opt.prefix_flags(),
-            PrefixInfoFlags::ON_LINK | PrefixInfoFlags::ADDRCONF
-        );
+        assert_eq!(opt.prefix_flags(), PrefixInfoFlags::ON_LINK | PrefixInfoFlags::ADDRCONF);
         assert_eq!(opt.valid_lifetime(), Duration::from_secs(900));
         assert_eq!(opt.preferred_lifetime(), Duration::from_secs(1000));
         assert_eq!(opt.prefix(), Ipv6Address::new(0xfe80, 0, 0, 0, 0, 0, 0, 1));
@@ -748,10 +729,7 @@ mod test {
             preferred_lifetime: Duration::from_secs(1000),
             prefix: Ipv6Address::new(0xfe80, 0, 0, 0, 0, 0, 0, 1),
         });
-        assert_eq!(
-            Repr::parse(&NdiscOption::new_unchecked(&PREFIX_OPT_BYTES)),
-            Ok(repr)
-        );
+        assert_eq!(Repr::parse(&NdiscOption::new_unchecked(&PREFIX_OPT_BYTES)), Ok(repr));
     }
 
     #[test]
@@ -772,9 +750,6 @@ mod test {
     #[test]
     fn test_repr_parse_mtu() {
         let bytes = [0x05, 0x01, 0x00, 0x00, 0x00, 0x00, 0x05, 0xdc];
-        assert_eq!(
-            Repr::parse(&NdiscOption::new_unchecked(&bytes)),
-            Ok(Repr::Mtu(1500))
-        );
+        assert_eq!(Repr::parse(&NdiscOption::new_unchecked(&bytes)), Ok(Repr::Mtu(1500)));
     }
 }

@@ -20,11 +20,7 @@ impl From<u8> for InstanceId {
     fn from(val: u8) -> Self {
         const MASK: u8 = 0b0111_1111;
 
-        if ((val >> 7) & 0xb1) == 0b0 {
-            Self::Global(val & MASK)
-        } else {
-            Self::Local(val & MASK)
-        }
+        if ((val >> 7) & 0xb1) == 0b0 { Self::Global(val & MASK) } else { Self::Local(val & MASK) }
     }
 }
 
@@ -128,10 +124,9 @@ impl core::fmt::Display for RplControlMessage {
             RplControlMessage::DestinationAdvertisementObject => {
                 write!(f, "destination advertisement object (DAO)")
             }
-            RplControlMessage::DestinationAdvertisementObjectAck => write!(
-                f,
-                "destination advertisement object acknowledgement (DAO-ACK)"
-            ),
+            RplControlMessage::DestinationAdvertisementObjectAck => {
+                write!(f, "destination advertisement object acknowledgement (DAO-ACK)")
+            }
             RplControlMessage::SecureDodagInformationSolicitation => {
                 write!(f, "secure DODAG information solicitation (DIS)")
             }
@@ -141,10 +136,9 @@ impl core::fmt::Display for RplControlMessage {
             RplControlMessage::SecureDestinationAdvertisementObject => {
                 write!(f, "secure destination advertisement object (DAO)")
             }
-            RplControlMessage::SecureDestinationAdvertisementObjectAck => write!(
-                f,
-                "secure destination advertisement object acknowledgement (DAO-ACK)"
-            ),
+            RplControlMessage::SecureDestinationAdvertisementObjectAck => {
+                write!(f, "secure destination advertisement object acknowledgement (DAO-ACK)")
+            }
             RplControlMessage::ConsistencyCheck => write!(f, "consistency check (CC)"),
             RplControlMessage::Unknown(id) => write!(f, "{}", id),
         }
@@ -377,11 +371,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// Return the DODAG id, which is an IPv6 address.
     #[inline]
     pub fn dio_dodag_id(&self) -> Address {
-        Address::from_octets(
-            self.buffer.as_ref()[field::DIO_DODAG_ID]
-                .try_into()
-                .unwrap(),
-        )
+        Address::from_octets(self.buffer.as_ref()[field::DIO_DODAG_ID].try_into().unwrap())
     }
 }
 
@@ -474,9 +464,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     pub fn dao_dodag_id(&self) -> Option<Address> {
         if self.dao_dodag_id_present() {
             Some(Address::from_octets(
-                self.buffer.as_ref()[field::DAO_DODAG_ID]
-                    .try_into()
-                    .unwrap(),
+                self.buffer.as_ref()[field::DAO_DODAG_ID].try_into().unwrap(),
             ))
         } else {
             None
@@ -562,9 +550,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     pub fn dao_ack_dodag_id(&self) -> Option<Address> {
         if self.dao_ack_dodag_id_present() {
             Some(Address::from_octets(
-                self.buffer.as_ref()[field::DAO_ACK_DODAG_ID]
-                    .try_into()
-                    .unwrap(),
+                self.buffer.as_ref()[field::DAO_ACK_DODAG_ID].try_into().unwrap(),
             ))
         } else {
             None
@@ -1507,9 +1493,7 @@ pub mod options {
         pub fn parent_address(&self) -> Option<Address> {
             if self.option_length() > 5 {
                 Some(Address::from_octets(
-                    self.buffer.as_ref()[field::TRANSIT_INFO_PARENT_ADDRESS]
-                        .try_into()
-                        .unwrap(),
+                    self.buffer.as_ref()[field::TRANSIT_INFO_PARENT_ADDRESS].try_into().unwrap(),
                 ))
             } else {
                 None
@@ -1630,9 +1614,7 @@ pub mod options {
         #[inline]
         pub fn dodag_id(&self) -> Address {
             Address::from_octets(
-                self.buffer.as_ref()[field::SOLICITED_INFO_DODAG_ID]
-                    .try_into()
-                    .unwrap(),
+                self.buffer.as_ref()[field::SOLICITED_INFO_DODAG_ID].try_into().unwrap(),
             )
         }
 
@@ -1981,12 +1963,7 @@ pub mod options {
                 Repr::Pad1 => write!(f, "Pad1"),
                 Repr::PadN(n) => write!(f, "PadN({n})"),
                 Repr::DagMetricContainer => todo!(),
-                Repr::RouteInformation {
-                    prefix_length,
-                    preference,
-                    lifetime,
-                    prefix,
-                } => {
+                Repr::RouteInformation { prefix_length, preference, lifetime, prefix } => {
                     write!(
                         f,
                         "ROUTE INFO \
@@ -2020,10 +1997,7 @@ pub mod options {
                         LifeUnit={lifetime_unit}"
                     )
                 }
-                Repr::RplTarget {
-                    prefix_length,
-                    prefix,
-                } => {
+                Repr::RplTarget { prefix_length, prefix } => {
                     write!(
                         f,
                         "RPL Target \
@@ -2147,9 +2121,9 @@ pub mod options {
                     preferred_lifetime: packet.preferred_lifetime(),
                     destination_prefix: packet.destination_prefix(),
                 }),
-                OptionType::RplTargetDescriptor => Ok(Repr::RplTargetDescriptor {
-                    descriptor: packet.descriptor(),
-                }),
+                OptionType::RplTargetDescriptor => {
+                    Ok(Repr::RplTargetDescriptor { descriptor: packet.descriptor() })
+                }
                 OptionType::Unknown(_) => Err(Error),
             }
         }
@@ -2190,12 +2164,7 @@ pub mod options {
                 Repr::DagMetricContainer => {
                     unimplemented!();
                 }
-                Repr::RouteInformation {
-                    prefix_length,
-                    preference,
-                    lifetime,
-                    prefix,
-                } => {
+                Repr::RouteInformation { prefix_length, preference, lifetime, prefix } => {
                     packet.clear_route_info_reserved();
                     packet.set_route_info_prefix_length(*prefix_length);
                     packet.set_route_info_route_preference(*preference);
@@ -2226,10 +2195,7 @@ pub mod options {
                     packet.set_dodag_conf_default_lifetime(*default_lifetime);
                     packet.set_dodag_conf_lifetime_unit(*lifetime_unit);
                 }
-                Repr::RplTarget {
-                    prefix_length,
-                    prefix,
-                } => {
+                Repr::RplTarget { prefix_length, prefix } => {
                     packet.clear_rpl_target_flags();
                     packet.set_rpl_target_prefix_length(*prefix_length);
                     packet.set_rpl_target_prefix(&prefix.octets());
@@ -2340,11 +2306,7 @@ pub mod data {
 
         #[inline]
         pub fn check_len(&self) -> Result<()> {
-            if self.buffer.as_ref().len() == 4 {
-                Ok(())
-            } else {
-                Err(crate::wire::Error)
-            }
+            if self.buffer.as_ref().len() == 4 { Ok(()) } else { Err(crate::wire::Error) }
         }
 
         #[inline]
@@ -2475,10 +2437,7 @@ mod tests {
     fn short_option_is_rejected() {
         // A 2-byte RPL Target option (type 0x05) must be rejected, not read
         // byte 3 out of bounds.
-        assert_eq!(
-            OptionRepr::parse(&OptionPacket::new_unchecked(&[0x05, 0x00][..])),
-            Err(Error)
-        );
+        assert_eq!(OptionRepr::parse(&OptionPacket::new_unchecked(&[0x05, 0x00][..])), Err(Error));
         assert!(OptionPacket::new_checked(&[0x05, 0x00][..]).is_err());
     }
 
@@ -2524,9 +2483,7 @@ mod tests {
 
         // We also try to emit the packet:
         let mut buffer = vec![0u8; repr.buffer_len() + icmp_repr.buffer_len()];
-        repr.emit(&mut SixlowpanIphcPacket::new_unchecked(
-            &mut buffer[..repr.buffer_len()],
-        ));
+        repr.emit(&mut SixlowpanIphcPacket::new_unchecked(&mut buffer[..repr.buffer_len()]));
         icmp_repr.emit(
             &repr.src_addr.into(),
             &repr.dst_addr.into(),
@@ -2705,10 +2662,7 @@ mod tests {
 
         let rpl_target_option = OptionRepr::parse(&option).unwrap();
         match rpl_target_option {
-            OptionRepr::RplTarget {
-                prefix_length,
-                prefix,
-            } => {
+            OptionRepr::RplTarget { prefix_length, prefix } => {
                 assert_eq!(prefix_length, 128);
                 assert_eq!(prefix.octets(), target_prefix);
             }
@@ -2799,10 +2753,7 @@ mod tests {
                 assert_eq!(rpl_instance_id, InstanceId::from(30));
                 assert_eq!(sequence, 240);
                 assert_eq!(status, 0x0);
-                assert_eq!(
-                    dodag_id,
-                    Some(Ipv6Address::new(0xfe80, 0, 0, 0, 0x0200, 0, 0, 1))
-                );
+                assert_eq!(dodag_id, Some(Ipv6Address::new(0xfe80, 0, 0, 0, 0x0200, 0, 0, 1)));
             }
             _ => unreachable!(),
         }

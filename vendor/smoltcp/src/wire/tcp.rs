@@ -158,11 +158,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
             Err(Error)
         } else {
             let header_len = self.header_len() as usize;
-            if len < header_len || header_len < field::URGENT.end {
-                Err(Error)
-            } else {
-                Ok(())
-            }
+            if len < header_len || header_len < field::URGENT.end { Err(Error) } else { Ok(()) }
         }
     }
 
@@ -466,11 +462,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     pub fn set_fin(&mut self, value: bool) {
         let data = self.buffer.as_mut();
         let raw = NetworkEndian::read_u16(&data[field::FLAGS]);
-        let raw = if value {
-            raw | field::FLG_FIN
-        } else {
-            raw & !field::FLG_FIN
-        };
+        let raw = if value { raw | field::FLG_FIN } else { raw & !field::FLG_FIN };
         NetworkEndian::write_u16(&mut data[field::FLAGS], raw)
     }
 
@@ -479,11 +471,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     pub fn set_syn(&mut self, value: bool) {
         let data = self.buffer.as_mut();
         let raw = NetworkEndian::read_u16(&data[field::FLAGS]);
-        let raw = if value {
-            raw | field::FLG_SYN
-        } else {
-            raw & !field::FLG_SYN
-        };
+        let raw = if value { raw | field::FLG_SYN } else { raw & !field::FLG_SYN };
         NetworkEndian::write_u16(&mut data[field::FLAGS], raw)
     }
 
@@ -492,11 +480,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     pub fn set_rst(&mut self, value: bool) {
         let data = self.buffer.as_mut();
         let raw = NetworkEndian::read_u16(&data[field::FLAGS]);
-        let raw = if value {
-            raw | field::FLG_RST
-        } else {
-            raw & !field::FLG_RST
-        };
+        let raw = if value { raw | field::FLG_RST } else { raw & !field::FLG_RST };
         NetworkEndian::write_u16(&mut data[field::FLAGS], raw)
     }
 
@@ -505,11 +489,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     pub fn set_psh(&mut self, value: bool) {
         let data = self.buffer.as_mut();
         let raw = NetworkEndian::read_u16(&data[field::FLAGS]);
-        let raw = if value {
-            raw | field::FLG_PSH
-        } else {
-            raw & !field::FLG_PSH
-        };
+        let raw = if value { raw | field::FLG_PSH } else { raw & !field::FLG_PSH };
         NetworkEndian::write_u16(&mut data[field::FLAGS], raw)
     }
 
@@ -518,11 +498,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     pub fn set_ack(&mut self, value: bool) {
         let data = self.buffer.as_mut();
         let raw = NetworkEndian::read_u16(&data[field::FLAGS]);
-        let raw = if value {
-            raw | field::FLG_ACK
-        } else {
-            raw & !field::FLG_ACK
-        };
+        let raw = if value { raw | field::FLG_ACK } else { raw & !field::FLG_ACK };
         NetworkEndian::write_u16(&mut data[field::FLAGS], raw)
     }
 
@@ -531,11 +507,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     pub fn set_urg(&mut self, value: bool) {
         let data = self.buffer.as_mut();
         let raw = NetworkEndian::read_u16(&data[field::FLAGS]);
-        let raw = if value {
-            raw | field::FLG_URG
-        } else {
-            raw & !field::FLG_URG
-        };
+        let raw = if value { raw | field::FLG_URG } else { raw & !field::FLG_URG };
         NetworkEndian::write_u16(&mut data[field::FLAGS], raw)
     }
 
@@ -544,11 +516,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     pub fn set_ece(&mut self, value: bool) {
         let data = self.buffer.as_mut();
         let raw = NetworkEndian::read_u16(&data[field::FLAGS]);
-        let raw = if value {
-            raw | field::FLG_ECE
-        } else {
-            raw & !field::FLG_ECE
-        };
+        let raw = if value { raw | field::FLG_ECE } else { raw & !field::FLG_ECE };
         NetworkEndian::write_u16(&mut data[field::FLAGS], raw)
     }
 
@@ -557,11 +525,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     pub fn set_cwr(&mut self, value: bool) {
         let data = self.buffer.as_mut();
         let raw = NetworkEndian::read_u16(&data[field::FLAGS]);
-        let raw = if value {
-            raw | field::FLG_CWR
-        } else {
-            raw & !field::FLG_CWR
-        };
+        let raw = if value { raw | field::FLG_CWR } else { raw & !field::FLG_CWR };
         NetworkEndian::write_u16(&mut data[field::FLAGS], raw)
     }
 
@@ -570,11 +534,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     pub fn set_ns(&mut self, value: bool) {
         let data = self.buffer.as_mut();
         let raw = NetworkEndian::read_u16(&data[field::FLAGS]);
-        let raw = if value {
-            raw | field::FLG_NS
-        } else {
-            raw & !field::FLG_NS
-        };
+        let raw = if value { raw | field::FLG_NS } else { raw & !field::FLG_NS };
         NetworkEndian::write_u16(&mut data[field::FLAGS], raw)
     }
 
@@ -791,26 +751,19 @@ impl<'a> TcpOption<'a> {
                     }
                     &TcpOption::SackRange(slice) => {
                         buffer[0] = field::OPT_SACKRNG;
-                        slice
-                            .iter()
-                            .filter(|s| s.is_some())
-                            .enumerate()
-                            .for_each(|(i, s)| {
-                                let (first, second) = *s.as_ref().unwrap();
-                                let pos = i * 8 + 2;
-                                NetworkEndian::write_u32(&mut buffer[pos..], first);
-                                NetworkEndian::write_u32(&mut buffer[pos + 4..], second);
-                            });
+                        slice.iter().filter(|s| s.is_some()).enumerate().for_each(|(i, s)| {
+                            let (first, second) = *s.as_ref().unwrap();
+                            let pos = i * 8 + 2;
+                            NetworkEndian::write_u32(&mut buffer[pos..], first);
+                            NetworkEndian::write_u32(&mut buffer[pos + 4..], second);
+                        });
                     }
                     &TcpOption::TimeStamp { tsval, tsecr } => {
                         buffer[0] = field::OPT_TSTAMP;
                         NetworkEndian::write_u32(&mut buffer[2..], tsval);
                         NetworkEndian::write_u32(&mut buffer[6..], tsecr);
                     }
-                    &TcpOption::Unknown {
-                        kind,
-                        data: provided,
-                    } => {
+                    &TcpOption::Unknown { kind, data: provided } => {
                         buffer[0] = kind;
                         buffer[2..].copy_from_slice(provided)
                     }
@@ -1009,11 +962,8 @@ impl<'a> Repr<'a> {
         if self.timestamp.is_some() {
             length += 10;
         }
-        let sack_range_len: usize = self
-            .sack_ranges
-            .iter()
-            .map(|o| o.map(|_| 8).unwrap_or(0))
-            .sum();
+        let sack_range_len: usize =
+            self.sack_ranges.iter().map(|o| o.map(|_| 8).unwrap_or(0)).sum();
         if sack_range_len > 0 {
             length += sack_range_len + 2;
         }
@@ -1072,11 +1022,8 @@ impl<'a> Repr<'a> {
             }
             if let Some(timestamp) = self.timestamp {
                 let tmp = options;
-                options = TcpOption::TimeStamp {
-                    tsval: timestamp.tsval,
-                    tsecr: timestamp.tsecr,
-                }
-                .emit(tmp);
+                options = TcpOption::TimeStamp { tsval: timestamp.tsval, tsecr: timestamp.tsecr }
+                    .emit(tmp);
             }
 
             if !options.is_empty() {
@@ -1417,10 +1364,7 @@ mod test {
             ]
         );
         assert_option_parses!(
-            TcpOption::TimeStamp {
-                tsval: 5000000,
-                tsecr: 7000000
-            },
+            TcpOption::TimeStamp { tsval: 5000000, tsecr: 7000000 },
             &[
                 0x08, // data length
                 0x0a, // type
@@ -1429,10 +1373,7 @@ mod test {
             ]
         );
         assert_option_parses!(
-            TcpOption::Unknown {
-                kind: 12,
-                data: &[1, 2, 3][..]
-            },
+            TcpOption::Unknown { kind: 12, data: &[1, 2, 3][..] },
             &[0x0c, 0x05, 0x01, 0x02, 0x03]
         )
     }
@@ -1453,9 +1394,8 @@ mod test {
         let mut packet = Packet::new_unchecked(&mut bytes);
         packet.set_header_len(32);
         // MSS=1460 (4b: 02 04 05 b4), WS=7 (3b: 03 03 07), SACK_PERM (2b: 04 02), NOP (1b: 01), END (1b: 00)
-        let options_bytes: [u8; 12] = [
-            0x02, 0x04, 0x05, 0xb4, 0x03, 0x03, 0x07, 0x04, 0x02, 0x01, 0x00, 0x00,
-        ];
+        let options_bytes: [u8; 12] =
+            [0x02, 0x04, 0x05, 0xb4, 0x03, 0x03, 0x07, 0x04, 0x02, 0x01, 0x00, 0x00];
         packet.options_mut()[..12].copy_from_slice(&options_bytes);
 
         let summary = packet.options_summary().unwrap();

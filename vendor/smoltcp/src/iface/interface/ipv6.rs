@@ -77,12 +77,7 @@ impl InterfaceInner {
         // If the destination address is a loopback address, or when there are no IPv6 addresses in
         // the interface, then the loopback address is the only candidate source address.
         if dst_addr.is_loopback()
-            || self
-                .ip_addrs
-                .iter()
-                .filter(|a| matches!(a, IpCidr::Ipv6(_)))
-                .count()
-                == 0
+            || self.ip_addrs.iter().filter(|a| matches!(a, IpCidr::Ipv6(_))).count() == 0
         {
             return Ipv6Address::LOCALHOST;
         }
@@ -177,11 +172,7 @@ impl InterfaceInner {
             #[cfg(feature = "proto-ipv6")]
             IpCidr::Ipv6(cidr) => {
                 let addr = cidr.address();
-                if addr.is_link_local() {
-                    Some(addr)
-                } else {
-                    None
-                }
+                if addr.is_link_local() { Some(addr) } else { None }
             }
         })
     }
@@ -333,13 +324,9 @@ impl InterfaceInner {
             IpProtocol::Icmpv6 => self.process_icmpv6(sockets, ipv6_repr, ip_payload),
 
             #[cfg(any(feature = "socket-udp", feature = "socket-dns"))]
-            IpProtocol::Udp => self.process_udp(
-                sockets,
-                meta,
-                handled_by_raw_socket,
-                ipv6_repr.into(),
-                ip_payload,
-            ),
+            IpProtocol::Udp => {
+                self.process_udp(sockets, meta, handled_by_raw_socket, ipv6_repr.into(), ip_payload)
+            }
 
             #[cfg(feature = "socket-tcp")]
             IpProtocol::Tcp => {
@@ -385,9 +372,8 @@ impl InterfaceInner {
         #[cfg(feature = "socket-icmp")]
         {
             use crate::socket::icmp::Socket as IcmpSocket;
-            for icmp_socket in _sockets
-                .items_mut()
-                .filter_map(|i| IcmpSocket::downcast_mut(&mut i.socket))
+            for icmp_socket in
+                _sockets.items_mut().filter_map(|i| IcmpSocket::downcast_mut(&mut i.socket))
             {
                 if icmp_socket.accepts_v6(self, &ip_repr, &icmp_repr) {
                     icmp_socket.process_v6(self, &ip_repr, &icmp_repr);
@@ -399,16 +385,8 @@ impl InterfaceInner {
         match icmp_repr {
             // Respond to echo requests.
             #[cfg(feature = "auto-icmp-echo-reply")]
-            Icmpv6Repr::EchoRequest {
-                ident,
-                seq_no,
-                data,
-            } => {
-                let icmp_reply_repr = Icmpv6Repr::EchoReply {
-                    ident,
-                    seq_no,
-                    data,
-                };
+            Icmpv6Repr::EchoRequest { ident, seq_no, data } => {
+                let icmp_reply_repr = Icmpv6Repr::EchoReply { ident, seq_no, data };
                 self.icmpv6_reply(ip_repr, icmp_reply_repr)
             }
 
@@ -454,11 +432,7 @@ impl InterfaceInner {
         repr: NdiscRepr<'frame>,
     ) -> Option<Packet<'frame>> {
         match repr {
-            NdiscRepr::NeighborAdvert {
-                lladdr,
-                target_addr,
-                flags,
-            } => {
+            NdiscRepr::NeighborAdvert { lladdr, target_addr, flags } => {
                 let ip_addr = ip_repr.src_addr.into();
                 if let Some(lladdr) = lladdr {
                     let lladdr = check!(lladdr.parse(self.caps.medium));
@@ -473,18 +447,13 @@ impl InterfaceInner {
                 }
                 None
             }
-            NdiscRepr::NeighborSolicit {
-                target_addr,
-                lladdr,
-                ..
-            } => {
+            NdiscRepr::NeighborSolicit { target_addr, lladdr, .. } => {
                 if let Some(lladdr) = lladdr {
                     let lladdr = check!(lladdr.parse(self.caps.medium));
                     if !lladdr.is_unicast() || !target_addr.x_is_unicast() {
                         return None;
                     }
-                    self.neighbor_cache
-                        .fill(ip_repr.src_addr.into(), lladdr, self.now);
+                    self.neighbor_cache.fill(ip_repr.src_addr.into(), lladdr, self.now);
                 }
 
                 if self.has_solicited_node(ip_repr.dst_addr) && self.has_ip_addr(target_addr) {
@@ -556,10 +525,7 @@ impl InterfaceInner {
             payload_len: icmp_repr.buffer_len(),
             hop_limit: 64,
         };
-        Some(Packet::new_ipv6(
-            ipv6_reply_repr,
-            IpPayload::Icmpv6(icmp_repr),
-        ))
+        Some(Packet::new_ipv6(ipv6_reply_repr, IpPayload::Icmpv6(icmp_repr)))
     }
 
     pub(super) fn mldv2_report_packet<'any>(
@@ -569,9 +535,7 @@ impl InterfaceInner {
         // Per [RFC 3810 § 5.2.13], source addresses must be link-local, falling
         // back to the unspecified address if we haven't acquired one.
         // [RFC 3810 § 5.2.13]: https://tools.ietf.org/html/rfc3810#section-5.2.13
-        let src_addr = self
-            .link_local_ipv6_address()
-            .unwrap_or(Ipv6Address::UNSPECIFIED);
+        let src_addr = self.link_local_ipv6_address().unwrap_or(Ipv6Address::UNSPECIFIED);
 
         // Per [RFC 3810 § 5.2.14], all MLDv2 reports are sent to ff02::16.
         // [RFC 3810 § 5.2.14]: https://tools.ietf.org/html/rfc3810#section-5.2.14
@@ -579,20 +543,14 @@ impl InterfaceInner {
 
         // Create a dummy IPv6 extension header so we can calculate the total length of the packet.
         // The actual extension header will be created later by Packet::emit_payload().
-        let dummy_ext_hdr = Ipv6ExtHeaderRepr {
-            next_header: IpProtocol::Unknown(0),
-            length: 0,
-            data: &[],
-        };
+        let dummy_ext_hdr =
+            Ipv6ExtHeaderRepr { next_header: IpProtocol::Unknown(0), length: 0, data: &[] };
 
         let mut hbh_repr = Ipv6HopByHopRepr::mldv2_router_alert();
         hbh_repr.push_padn_option(0);
 
         let mld_repr = MldRepr::ReportRecordReprs(records);
-        let records_len = records
-            .iter()
-            .map(MldAddressRecordRepr::buffer_len)
-            .sum::<usize>();
+        let records_len = records.iter().map(MldAddressRecordRepr::buffer_len).sum::<usize>();
 
         // All MLDv2 messages must be sent with an IPv6 Hop limit of 1.
         Some(Packet::new_ipv6(
@@ -665,18 +623,14 @@ impl Interface {
                 .into_iter()
                 .filter(|required| required.is_valid(timestamp));
 
-            let removed_routes = self
-                .inner
-                .slaac
-                .routes()
-                .into_iter()
-                .filter(|r| !r.is_valid(timestamp));
+            let removed_routes =
+                self.inner.slaac.routes().into_iter().filter(|r| !r.is_valid(timestamp));
 
             self.inner.routes.update(|routes| {
                 routes.retain(|r| match (&r.cidr, &r.via_router) {
-                    (IpCidr::Ipv6(cidr), IpAddress::Ipv6(via_router)) => !removed_routes
-                        .clone()
-                        .any(|f| f.same_route(cidr, via_router)),
+                    (IpCidr::Ipv6(cidr), IpAddress::Ipv6(via_router)) => {
+                        !removed_routes.clone().any(|f| f.same_route(cidr, via_router))
+                    }
                     _ => true,
                 });
 
@@ -729,12 +683,7 @@ impl Interface {
         };
         // NOTE(unwrap): packet destination is multicast, which is always routable and doesn't require neighbor discovery.
         self.inner
-            .dispatch_ip(
-                tx_token,
-                PacketMeta::default(),
-                packet,
-                &mut self.fragmenter,
-            )
+            .dispatch_ip(tx_token, PacketMeta::default(), packet, &mut self.fragmenter)
             .unwrap();
         self.inner.slaac.rs_sent(self.inner.now);
     }

@@ -214,14 +214,8 @@ impl Interface {
 
         #[cfg(feature = "segmentation-offload")]
         // Segmentation offload requires checksum offload.
-        if [caps.segmentation.tcpv4, caps.segmentation.tcpv6]
-            .iter()
-            .any(Option::is_some)
-        {
-            assert!(
-                !caps.checksum.tcp.tx(),
-                "Device capabilities are inconsistent."
-            )
+        if [caps.segmentation.tcpv4, caps.segmentation.tcpv6].iter().any(Option::is_some) {
+            assert!(!caps.checksum.tcp.tx(), "Device capabilities are inconsistent.")
         }
 
         let mut rand = Rand::new(config.random_seed);
@@ -400,11 +394,7 @@ impl Interface {
         InterfaceInner::flush_neighbor_cache(&mut self.inner);
         InterfaceInner::check_ip_addrs(&self.inner.ip_addrs);
 
-        #[cfg(all(
-            feature = "proto-ipv6",
-            feature = "multicast",
-            feature = "medium-ethernet"
-        ))]
+        #[cfg(all(feature = "proto-ipv6", feature = "multicast", feature = "medium-ethernet"))]
         if self.inner.caps.medium == Medium::Ethernet {
             self.update_solicited_node_groups();
         }
@@ -659,8 +649,7 @@ impl Interface {
                 #[cfg(feature = "medium-ethernet")]
                 Medium::Ethernet => {
                     if let Some(packet) =
-                        self.inner
-                            .process_ethernet(sockets, rx_meta, frame, &mut self.fragments)
+                        self.inner.process_ethernet(sockets, rx_meta, frame, &mut self.fragments)
                         && let Err(err) =
                             self.inner.dispatch(tx_token, packet, &mut self.fragmenter)
                     {
@@ -670,8 +659,7 @@ impl Interface {
                 #[cfg(feature = "medium-ip")]
                 Medium::Ip => {
                     if let Some(packet) =
-                        self.inner
-                            .process_ip(sockets, rx_meta, frame, &mut self.fragments)
+                        self.inner.process_ip(sockets, rx_meta, frame, &mut self.fragments)
                         && let Err(err) = self.inner.dispatch_ip(
                             tx_token,
                             PacketMeta::default(),
@@ -685,8 +673,7 @@ impl Interface {
                 #[cfg(feature = "medium-ieee802154")]
                 Medium::Ieee802154 => {
                     if let Some(packet) =
-                        self.inner
-                            .process_ieee802154(sockets, rx_meta, frame, &mut self.fragments)
+                        self.inner.process_ieee802154(sockets, rx_meta, frame, &mut self.fragments)
                         && let Err(err) = self.inner.dispatch_ip(
                             tx_token,
                             PacketMeta::default(),
@@ -750,11 +737,7 @@ impl Interface {
             let result = match &mut item.socket {
                 #[cfg(feature = "socket-raw")]
                 Socket::Raw(socket) => socket.dispatch(&mut self.inner, |inner, (ip, raw)| {
-                    respond(
-                        inner,
-                        PacketMeta::default(),
-                        Packet::new(ip, IpPayload::Raw(raw)),
-                    )
+                    respond(inner, PacketMeta::default(), Packet::new(ip, IpPayload::Raw(raw)))
                 }),
                 #[cfg(feature = "socket-icmp")]
                 Socket::Icmp(socket) => {
@@ -799,11 +782,7 @@ impl Interface {
                 }
                 #[cfg(feature = "socket-dns")]
                 Socket::Dns(socket) => socket.dispatch(&mut self.inner, |inner, (ip, udp, dns)| {
-                    respond(
-                        inner,
-                        PacketMeta::default(),
-                        Packet::new(ip, IpPayload::Udp(udp, dns)),
-                    )
+                    respond(inner, PacketMeta::default(), Packet::new(ip, IpPayload::Udp(udp, dns)))
                 }),
             };
 
@@ -974,9 +953,8 @@ impl InterfaceInner {
         let mut handled_by_raw_socket = false;
 
         // Pass every IP packet to all raw sockets we have registered.
-        for raw_socket in sockets
-            .items_mut()
-            .filter_map(|i| raw::Socket::downcast_mut(&mut i.socket))
+        for raw_socket in
+            sockets.items_mut().filter_map(|i| raw::Socket::downcast_mut(&mut i.socket))
         {
             if raw_socket.accepts(ip_repr) {
                 raw_socket.process(self, ip_repr, ip_payload);
@@ -1011,10 +989,7 @@ impl InterfaceInner {
             #[cfg(feature = "proto-ipv4")]
             EthernetPacket::Arp(arp_repr) => {
                 let dst_hardware_addr = match arp_repr {
-                    ArpRepr::EthernetIpv4 {
-                        target_hardware_addr,
-                        ..
-                    } => target_hardware_addr,
+                    ArpRepr::EthernetIpv4 { target_hardware_addr, .. } => target_hardware_addr,
                 };
 
                 self.dispatch_ethernet(tx_token, arp_repr.buffer_len(), |mut frame| {
@@ -1127,9 +1102,7 @@ impl InterfaceInner {
             return Ok((hardware_addr, tx_token));
         }
 
-        let dst_addr = self
-            .route(dst_addr, self.now)
-            .ok_or(DispatchError::NoRoute)?;
+        let dst_addr = self.route(dst_addr, self.now).ok_or(DispatchError::NoRoute)?;
 
         match self.neighbor_cache.lookup(&dst_addr, self.now) {
             NeighborAnswer::Found(hardware_addr) => return Ok((hardware_addr, tx_token)),
@@ -1140,10 +1113,7 @@ impl InterfaceInner {
         match dst_addr {
             #[cfg(all(feature = "medium-ethernet", feature = "proto-ipv4"))]
             IpAddress::Ipv4(dst_addr) if matches!(self.caps.medium, Medium::Ethernet) => {
-                net_debug!(
-                    "address {} not in neighbor cache, sending ARP request",
-                    dst_addr
-                );
+                net_debug!("address {} not in neighbor cache, sending ARP request", dst_addr);
                 let src_hardware_addr = self.hardware_addr.ethernet_or_panic();
 
                 let arp_repr = ArpRepr::EthernetIpv4 {

@@ -22,8 +22,7 @@ impl Interface {
         if pkt.packet_len > pkt.sent_bytes
             && let Some(tx_token) = device.transmit(self.inner.now)
         {
-            self.inner
-                .dispatch_ieee802154_frag(tx_token, &mut self.fragmenter);
+            self.inner.dispatch_ieee802154_frag(tx_token, &mut self.fragmenter);
         }
     }
 
@@ -356,10 +355,8 @@ impl InterfaceInner {
                 // multiple times.
                 pkt.sixlowpan.datagram_tag = tag;
 
-                let frag1 = SixlowpanFragRepr::FirstFragment {
-                    size: pkt.sixlowpan.datagram_size,
-                    tag,
-                };
+                let frag1 =
+                    SixlowpanFragRepr::FirstFragment { size: pkt.sixlowpan.datagram_size, tag };
                 let fragn = SixlowpanFragRepr::Fragment {
                     size: pkt.sixlowpan.datagram_size,
                     tag,
@@ -429,18 +426,12 @@ impl InterfaceInner {
         let next_header = last_header;
 
         #[cfg(feature = "proto-ipv6-hbh")]
-        let next_header = if packet.hop_by_hop.is_some() {
-            SixlowpanNextHeader::Compressed
-        } else {
-            next_header
-        };
+        let next_header =
+            if packet.hop_by_hop.is_some() { SixlowpanNextHeader::Compressed } else { next_header };
 
         #[cfg(feature = "proto-ipv6-routing")]
-        let next_header = if packet.routing.is_some() {
-            SixlowpanNextHeader::Compressed
-        } else {
-            next_header
-        };
+        let next_header =
+            if packet.routing.is_some() { SixlowpanNextHeader::Compressed } else { next_header };
 
         let iphc_repr = SixlowpanIphcRepr {
             src_addr: packet.header.src_addr,
@@ -454,9 +445,8 @@ impl InterfaceInner {
             flow_label: None,
         };
 
-        iphc_repr.emit(&mut SixlowpanIphcPacket::new_unchecked(
-            &mut buffer[..iphc_repr.buffer_len()],
-        ));
+        iphc_repr
+            .emit(&mut SixlowpanIphcPacket::new_unchecked(&mut buffer[..iphc_repr.buffer_len()]));
         buffer = &mut buffer[iphc_repr.buffer_len()..];
 
         // Emit the Hop-by-Hop header
@@ -483,9 +473,7 @@ impl InterfaceInner {
             buffer = &mut buffer[ext_hdr.buffer_len()..];
 
             for opt in &hbh.options {
-                opt.emit(&mut Ipv6Option::new_unchecked(
-                    &mut buffer[..opt.buffer_len()],
-                ));
+                opt.emit(&mut Ipv6Option::new_unchecked(&mut buffer[..opt.buffer_len()]));
 
                 buffer = &mut buffer[opt.buffer_len()..];
             }
@@ -504,9 +492,8 @@ impl InterfaceInner {
             ));
             buffer = &mut buffer[ext_hdr.buffer_len()..];
 
-            routing.emit(&mut Ipv6RoutingHeader::new_unchecked(
-                &mut buffer[..routing.buffer_len()],
-            ));
+            routing
+                .emit(&mut Ipv6RoutingHeader::new_unchecked(&mut buffer[..routing.buffer_len()]));
             buffer = &mut buffer[routing.buffer_len()..];
         }
 
@@ -564,18 +551,12 @@ impl InterfaceInner {
         let next_header = last_header;
 
         #[cfg(feature = "proto-ipv6-hbh")]
-        let next_header = if packet.hop_by_hop.is_some() {
-            SixlowpanNextHeader::Compressed
-        } else {
-            next_header
-        };
+        let next_header =
+            if packet.hop_by_hop.is_some() { SixlowpanNextHeader::Compressed } else { next_header };
 
         #[cfg(feature = "proto-ipv6-routing")]
-        let next_header = if packet.routing.is_some() {
-            SixlowpanNextHeader::Compressed
-        } else {
-            next_header
-        };
+        let next_header =
+            if packet.routing.is_some() { SixlowpanNextHeader::Compressed } else { next_header };
 
         let iphc = SixlowpanIphcRepr {
             src_addr: packet.header.src_addr,
@@ -667,25 +648,22 @@ impl InterfaceInner {
         let ieee_len = ieee_repr.buffer_len();
         let frag_size = (frag.packet_len - frag.sent_bytes).min(frag.sixlowpan.fragn_size);
 
-        tx_token.consume(
-            ieee_repr.buffer_len() + fragn.buffer_len() + frag_size,
-            |mut tx_buf| {
-                let mut ieee_packet = Ieee802154Frame::new_unchecked(&mut tx_buf[..ieee_len]);
-                ieee_repr.emit(&mut ieee_packet);
-                tx_buf = &mut tx_buf[ieee_len..];
+        tx_token.consume(ieee_repr.buffer_len() + fragn.buffer_len() + frag_size, |mut tx_buf| {
+            let mut ieee_packet = Ieee802154Frame::new_unchecked(&mut tx_buf[..ieee_len]);
+            ieee_repr.emit(&mut ieee_packet);
+            tx_buf = &mut tx_buf[ieee_len..];
 
-                let mut frag_packet =
-                    SixlowpanFragPacket::new_unchecked(&mut tx_buf[..fragn.buffer_len()]);
-                fragn.emit(&mut frag_packet);
-                tx_buf = &mut tx_buf[fragn.buffer_len()..];
+            let mut frag_packet =
+                SixlowpanFragPacket::new_unchecked(&mut tx_buf[..fragn.buffer_len()]);
+            fragn.emit(&mut frag_packet);
+            tx_buf = &mut tx_buf[fragn.buffer_len()..];
 
-                // Add the buffer part
-                tx_buf[..frag_size].copy_from_slice(&frag.buffer[frag.sent_bytes..][..frag_size]);
+            // Add the buffer part
+            tx_buf[..frag_size].copy_from_slice(&frag.buffer[frag.sent_bytes..][..frag_size]);
 
-                frag.sent_bytes += frag_size;
-                frag.sixlowpan.datagram_offset += frag_size;
-            },
-        );
+            frag.sent_bytes += frag_size;
+            frag.sixlowpan.datagram_offset += frag_size;
+        });
     }
 }
 
@@ -720,17 +698,12 @@ fn decompress_ext_hdr<'d>(
         &data[ext_repr.length as usize + ext_repr.buffer_len()..],
     )?;
     *next_header = Some(ext_repr.next_header);
-    let ipv6_ext_hdr = Ipv6ExtHeaderRepr {
-        next_header: nh,
-        length: ext_repr.length / 8,
-        data: ext_hdr.payload(),
-    };
+    let ipv6_ext_hdr =
+        Ipv6ExtHeaderRepr { next_header: nh, length: ext_repr.length / 8, data: ext_hdr.payload() };
     if ipv6_ext_hdr.header_len() + ipv6_ext_hdr.data.len() > buffer.len() {
         return Err(Error);
     }
-    ipv6_ext_hdr.emit(&mut Ipv6ExtHeader::new_unchecked(
-        &mut buffer[..ipv6_ext_hdr.header_len()],
-    ));
+    ipv6_ext_hdr.emit(&mut Ipv6ExtHeader::new_unchecked(&mut buffer[..ipv6_ext_hdr.header_len()]));
     buffer[ipv6_ext_hdr.header_len()..][..ipv6_ext_hdr.data.len()]
         .copy_from_slice(ipv6_ext_hdr.data);
     buffer = &mut buffer[ipv6_ext_hdr.header_len() + ipv6_ext_hdr.data.len()..];
@@ -761,11 +734,8 @@ fn decompress_udp(
     if udp_repr.header_len() + payload.len() > buffer.len() {
         return Err(Error);
     }
-    let udp_payload_len = if let Some(total_len) = total_len {
-        total_len - *payload_len - 8
-    } else {
-        payload.len()
-    };
+    let udp_payload_len =
+        if let Some(total_len) = total_len { total_len - *payload_len - 8 } else { payload.len() };
     *payload_len += udp_payload_len + 8;
     *decompressed_len += udp_repr.0.header_len() + payload.len();
     let mut udp = UdpPacket::new_unchecked(&mut buffer[..payload.len() + 8]);
@@ -802,9 +772,7 @@ mod tests {
 
     #[test]
     fn test_sixlowpan_decompress_hop_by_hop_with_icmpv6() {
-        let address_context = [SixlowpanAddressContext([
-            0xfd, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0,
-        ])];
+        let address_context = [SixlowpanAddressContext([0xfd, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0])];
 
         let ieee_frame = Ieee802154Frame::new_checked(&SIXLOWPAN_COMPRESSED_RPL_DAO).unwrap();
         let ieee_repr = Ieee802154Repr::parse(&ieee_frame).unwrap();
@@ -930,9 +898,7 @@ mod tests {
                 hop_limit: 64,
             },
             #[cfg(feature = "proto-ipv6-hbh")]
-            hop_by_hop: Some(Ipv6HopByHopRepr {
-                options: hbh_options,
-            }),
+            hop_by_hop: Some(Ipv6HopByHopRepr { options: hbh_options }),
             #[cfg(feature = "proto-ipv6-fragmentation")]
             fragment: None,
             #[cfg(feature = "proto-ipv6-routing")]

@@ -78,18 +78,12 @@ mod tests {
     #[test]
     #[should_panic]
     fn rank_increase_infinite() {
-        assert_eq!(
-            ObjectiveFunction0::rank(Rank::INFINITE, Rank::INFINITE),
-            Rank::INFINITE
-        );
+        assert_eq!(ObjectiveFunction0::rank(Rank::INFINITE, Rank::INFINITE), Rank::INFINITE);
     }
 
     #[test]
     fn empty_set() {
-        assert_eq!(
-            ObjectiveFunction0::preferred_parent(&ParentSet::default()),
-            None
-        );
+        assert_eq!(ObjectiveFunction0::preferred_parent(&ParentSet::default()), None);
     }
 
     #[test]
@@ -117,12 +111,7 @@ mod tests {
 
         assert_eq!(
             ObjectiveFunction0::preferred_parent(&parents),
-            Some(&Parent::new(
-                0,
-                Rank::ROOT,
-                Default::default(),
-                Ipv6Address::UNSPECIFIED,
-            ))
+            Some(&Parent::new(0, Rank::ROOT, Default::default(), Ipv6Address::UNSPECIFIED,))
         );
     }
 }

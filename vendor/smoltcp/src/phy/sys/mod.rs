@@ -8,21 +8,11 @@ use std::{io, mem, ptr};
 #[path = "linux.rs"]
 mod imp;
 
-#[cfg(all(
-    feature = "phy-raw_socket",
-    not(any(target_os = "linux", target_os = "android")),
-    unix
-))]
+#[cfg(all(feature = "phy-raw_socket", not(any(target_os = "linux", target_os = "android")), unix))]
 pub mod bpf;
-#[cfg(all(
-    feature = "phy-raw_socket",
-    any(target_os = "linux", target_os = "android")
-))]
+#[cfg(all(feature = "phy-raw_socket", any(target_os = "linux", target_os = "android")))]
 pub mod raw_socket;
-#[cfg(all(
-    feature = "phy-tuntap_interface",
-    any(target_os = "linux", target_os = "android")
-))]
+#[cfg(all(feature = "phy-tuntap_interface", any(target_os = "linux", target_os = "android")))]
 pub mod tuntap_interface;
 
 #[cfg(all(
@@ -31,15 +21,9 @@ pub mod tuntap_interface;
     unix
 ))]
 pub use self::bpf::BpfDevice as RawSocketDesc;
-#[cfg(all(
-    feature = "phy-raw_socket",
-    any(target_os = "linux", target_os = "android")
-))]
+#[cfg(all(feature = "phy-raw_socket", any(target_os = "linux", target_os = "android")))]
 pub use self::raw_socket::RawSocketDesc;
-#[cfg(all(
-    feature = "phy-tuntap_interface",
-    any(target_os = "linux", target_os = "android")
-))]
+#[cfg(all(feature = "phy-tuntap_interface", any(target_os = "linux", target_os = "android")))]
 pub use self::tuntap_interface::TunTapInterfaceDesc;
 
 /// Wait until given file descriptor becomes readable, but no longer than given timeout.
@@ -64,10 +48,7 @@ pub fn wait(fd: RawFd, duration: Option<Duration>) -> io::Result<()> {
             exceptfds.assume_init()
         };
 
-        let mut timeout = libc::timeval {
-            tv_sec: 0,
-            tv_usec: 0,
-        };
+        let mut timeout = libc::timeval { tv_sec: 0, tv_usec: 0 };
         let timeout_ptr = if let Some(duration) = duration {
             timeout.tv_sec = duration.secs() as libc::time_t;
             timeout.tv_usec = (duration.millis() * 1_000) as libc::suseconds_t;
@@ -76,13 +57,7 @@ pub fn wait(fd: RawFd, duration: Option<Duration>) -> io::Result<()> {
             ptr::null_mut()
         };
 
-        let res = libc::select(
-            fd + 1,
-            &mut readfds,
-            &mut writefds,
-            &mut exceptfds,
-            timeout_ptr,
-        );
+        let res = libc::select(fd + 1, &mut readfds, &mut writefds, &mut exceptfds, timeout_ptr);
         if res == -1 {
             return Err(io::Error::last_os_error());
         }
@@ -90,10 +65,7 @@ pub fn wait(fd: RawFd, duration: Option<Duration>) -> io::Result<()> {
     }
 }
 
-#[cfg(all(
-    any(feature = "phy-tuntap_interface", feature = "phy-raw_socket"),
-    unix
-))]
+#[cfg(all(any(feature = "phy-tuntap_interface", feature = "phy-raw_socket"), unix))]
 #[repr(C)]
 #[derive(Debug)]
 struct ifreq {
@@ -101,15 +73,9 @@ struct ifreq {
     ifr_data: libc::c_int, /* ifr_ifindex or ifr_mtu */
 }
 
-#[cfg(all(
-    any(feature = "phy-tuntap_interface", feature = "phy-raw_socket"),
-    unix
-))]
+#[cfg(all(any(feature = "phy-tuntap_interface", feature = "phy-raw_socket"), unix))]
 fn ifreq_for(name: &str) -> ifreq {
-    let mut ifreq = ifreq {
-        ifr_name: [0; libc::IF_NAMESIZE],
-        ifr_data: 0,
-    };
+    let mut ifreq = ifreq { ifr_name: [0; libc::IF_NAMESIZE], ifr_data: 0 };
     for (i, byte) in name.as_bytes().iter().enumerate() {
         ifreq.ifr_name[i] = *byte as libc::c_char
     }
