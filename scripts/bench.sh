@@ -4,6 +4,7 @@
 #   qos1          both with QoS 1, acknowledged by every subscriber
 #   mem           our own TCP/IP with frames in shared memory, beside frames that are ready, and brokers over raw frames; then with
 #                 acknowledgements that come for many messages at once: the difference is what acknowledgements cost
+#   xdp           the same on AF_XDP, over a veth pair
 #   hold          100,000 idle connections of our own TCP/IP by itself; and what 10,000 cost with broker, session and card
 #   trust         what the card distributes with trust "suback" and with "observed"
 #   echo busy     QoS 1 echo through the broker: what is not accelerated; the same with one core taken by a busy loop
@@ -21,7 +22,7 @@ fi
 ip link set lo up
 duration=${DURATION:-10}
 out=${OUT:-.cache/bench}
-steps=${*:-wire kernel qos1 mem hold trust echo busy large connect idle cores}
+steps=${*:-wire kernel qos1 mem xdp hold trust echo busy large connect idle cores}
 mkdir -p "$out"
 
 config installed 11883 0.0.0.0
@@ -70,16 +71,21 @@ idle() {
   set -- "broker alone" "$1" "broker on us" "$2" dpu-server "$3"
   for at in 0 1 2; do printf '  %-13s %s\n' "$1" "$(($(cpu_ms "$2") - before[at]))"; shift 2; done
 }
-# A card of its own, with its own TCP/IP on frames in shared memory.
+# NAME PORT ADDRESS: a card of its own, with its own TCP/IP on that port, and a broker on it; pids and target go to `own`.
 own_stack() {
-  config own 1883 0.0.0.0
-  start own-server "$release/dpu-server" run --trust suback --older-sessions none --session "$folder/own.sock" \
-    --stack smoltcp --port "mem:$folder/frames" --address 198.19.0.1/16; own_server=$!
-  await own-server "did not start" test -S "$folder/own.sock"
-  start own "$release/mqttshim" run --listen 1883 --session "$folder/own.sock" --fallback fail -- mosquitto -c "$folder/own.conf"
-  own=$!
-  await own "is not served by the card" grep -q "served by the card" "$folder/own.log"
-  own_target="our TCP/IP, mem=198.19.0.1:1883,pid=$own+$own_server,port=mem:$folder/frames"
+  local name=$1 port=$2 address=$3 server
+  config "$name" 1883 0.0.0.0
+  start "$name-server" "$release/dpu-server" run --trust suback --older-sessions none --session "$folder/$name.sock" \
+    --stack smoltcp --port "$port" --address "$address/24"; server=$!
+  await "$name-server" "did not start" test -S "$folder/$name.sock"
+  MQTTSHIM_LOG=info start "$name" "$release/mqttshim" run --listen 1883 --session "$folder/$name.sock" --fallback fail -- mosquitto -c "$folder/$name.conf"
+  await "$name" "is not served by the card" grep -q "served by the card" "$folder/$name.log"
+  own="our TCP/IP, $name=$address:1883,pid=$!+$server"
+}
+own_mem() {
+  [ -z "${mem_target:-}" ] || return 0
+  own_stack mem "mem:$folder/frames" 198.19.0.1
+  mem_target="$own,port=mem:$folder/frames"
 }
 
 for step in $steps; do
@@ -94,23 +100,29 @@ for step in $steps; do
       run fanout --client kernel "${targets[@]}" --subscribers 1,100,1000 --rate 10 --payload 64 --qos 1 \
         --duration "$duration" --json "$out/qos1.json" --html "$out/qos1.html" ;;
     mem)
-      [ -n "${own_target:-}" ] || own_stack
-      run fanout --client wire --setup-veth "${targets[@]}" --target "$own_target" --ready-frames mem --subscribers 1000 --rate 20 \
+      own_mem
+      run fanout --client wire --setup-veth "${targets[@]}" --target "$mem_target" --ready-frames mem --subscribers 1000 --rate 20 \
         --payload 64 --qos 0 --duration "$duration" --json "$out/mem.json" --html "$out/mem.html"
       for payload in 64 256; do
         for delay in "" "--ack-delay 500"; do
           # shellcheck disable=SC2086 # an option and its value
-          run fanout --client wire --target "$own_target" --ready-frames mem --subscribers 100,1000 --rate 20 --payload "$payload" $delay \
+          run fanout --client wire --target "$mem_target" --ready-frames mem --subscribers 100,1000 --rate 20 --payload "$payload" $delay \
             --qos 0 --duration "$duration" --json "$out/mem-$payload${delay:+-late}.json"
         done
       done ;;
+    xdp)
+      ip link add mqx0 type veth peer name mqx1
+      for end in mqx0 mqx1; do ip link set dev "$end" addrgenmode none up; done
+      own_stack xdp xdp:mqx0 198.19.8.1
+      run fanout --client wire --setup-veth "${targets[@]}" --target "$own,port=packet:mqx1" --ready-frames xdp --subscribers 1000 \
+        --rate 20 --payload 64 --qos 0 --duration "$duration" --json "$out/xdp.json" --html "$out/xdp.html" ;;
     hold)
       cargo build -q --release -p dpu-server --example hold
       start hold "$release/examples/hold" "$folder/hold" 198.19.4.1/22; hold=$!
       await hold "did not start" test -S "$folder/hold"
       run hold --tcp --connections 100000 --silence "$duration" --target "our TCP/IP alone=198.19.4.1:1883,pid=$hold,port=mem:$folder/hold"
-      [ -n "${own_target:-}" ] || own_stack
-      run hold --connections 10000 --silence "$duration" --target "$own_target" \
+      own_mem
+      run hold --connections 10000 --silence "$duration" --target "$mem_target" \
         --target "mosquitto $version=127.0.0.1:11883,pid=$installed" ;;
     trust) run fanout --client kernel --target "suback=127.0.0.1:11885,pid=$broker+$server" \
              --target "observed=127.0.0.1:11887,pid=$through+$through_server" --subscribers 100,1000 --rate 20 --payload 64 --qos 0 \
@@ -125,6 +137,6 @@ for step in $steps; do
     connect) run connect "${fair[@]}" --duration "$duration" --json "$out/connect.json" ;;
     idle) idle "$fair_pid" "$through" "$through_server" ;;
     cores) cargo bench -q -p dpu-server --bench mqtt; cargo bench -q -p dpu-server --bench stack ;;
-    *) echo "bench: no step $step; there are wire kernel qos1 mem hold trust echo busy large connect idle cores" >&2; exit 2 ;;
+    *) echo "bench: no step $step; there are wire kernel qos1 mem xdp hold trust echo busy large connect idle cores" >&2; exit 2 ;;
   esac
 done

@@ -30,6 +30,7 @@ pub fn list(out: &mut impl Write) -> io::Result<()> {
         Ok(()) => writeln!(out, "  tap:INTERFACE   available")?,
         Err(refused) => writeln!(out, "  tap:INTERFACE   {refused}")?,
     }
+    writeln!(out, "  mem:PATH        available; mqttshim bench connects to PATH")?;
     writeln!(out, "channels")?;
     writeln!(out, "  local           available; the agent lives inside dpu-server")?;
     writeln!(out, "  emulated:PATH   available; a mqttshim-agent of this machine connects to PATH")

@@ -149,6 +149,8 @@ pub(crate) struct FanoutArgs {
 pub(crate) enum Ready {
     /// Memory shared with this program
     Mem,
+    /// AF_XDP on one end of a veth pair made for this run, with the clients' raw frames on the other (root)
+    Xdp,
 }
 
 /// Arguments of `bench echo`.

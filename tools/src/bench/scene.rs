@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use mqttshim_port::mem::Mem;
+use mqttshim_port::xdp::Xdp;
 
 use super::args::{Cidr, Client, CommonArgs, Ready};
 use super::bare::BareSender;
@@ -31,7 +32,7 @@ pub(super) struct Scene {
     pub(super) contestants: Vec<Contestant>,
     // Declared in this order so that the sender is gone before its interface.
     _bare: Option<BareSender>,
-    _ready: Vec<ReadyFrames>,
+    _ready: Vec<(ReadyFrames, Option<VethPair>)>,
     veth: Option<VethPair>,
     ways: Vec<Way>,
     /// Set by a signal.
@@ -87,9 +88,9 @@ impl Scene {
         }
         let mut ready = Vec::new();
         for kind in ready_frames {
-            let (sender, contestant) = start_ready(*kind, args.payload)?;
+            let (sender, pair, contestant) = start_ready(*kind, args.payload)?;
             contestants.push(contestant);
-            ready.push(sender);
+            ready.push((sender, pair));
         }
         let targets: Vec<_> = contestants.iter().map(|it| it.target.clone()).collect();
         let ways = ways(args, veth.as_ref(), &targets, connections.0)?;
@@ -141,7 +142,7 @@ pub(super) fn describe(contestant: &Contestant) -> Described {
 }
 
 /// Starts a card of ready frames.
-fn start_ready(kind: Ready, payload: u32) -> Result<(ReadyFrames, Contestant)> {
+fn start_ready(kind: Ready, payload: u32) -> Result<(ReadyFrames, Option<VethPair>, Contestant)> {
     if payload > READY_PAYLOAD_MAX {
         bail!("--ready-frames sends one frame a message: --payload is at most {READY_PAYLOAD_MAX}");
     }
@@ -153,7 +154,16 @@ fn start_ready(kind: Ready, payload: u32) -> Result<(ReadyFrames, Contestant)> {
             let mut target = Target::new("ready frames, mem", sender.address);
             target.port = Some(PortName::Mem(path));
             let contestant = Contestant::of_thread(target, sender.thread);
-            Ok((sender, contestant))
+            Ok((sender, None, contestant))
+        }
+        Ready::Xdp => {
+            let pair = VethPair::create_bare(1)?;
+            let port = Xdp::open(&pair.server_end, &[IpAddr::V4(pair.server)], None)?;
+            let sender = ReadyFrames::start(port, pair.server)?;
+            let mut target = Target::new("ready frames, xdp", sender.address);
+            target.port = Some(PortName::Packet(pair.client_end.clone()));
+            let contestant = Contestant::of_thread(target, sender.thread);
+            Ok((sender, Some(pair), contestant))
         }
     }
 }

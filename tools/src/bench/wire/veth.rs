@@ -1,12 +1,12 @@
 //! A pair of virtual interfaces made for one run and removed after it.
 //!
 //! ```text
-//! server's end `mqb<pid>a`, 198.18.x.1/24 ══════ clients' end `mqb<pid>b`, up, no address
+//! server's end `mqb<pid>a0`, 198.18.x.1/24 ══════ clients' end `mqb<pid>b0`, up, no address
 //! ```
 //!
 //! Both ends are in this process's network namespace. 198.18.0.0/15 is set aside for benchmarks (RFC 2544, RFC 6890).
-//! `ip` of iproute2 does the work. Needs CAP_NET_ADMIN. The pair goes with [`VethPair`]'s `Drop`; whoever is
-//! ended by SIGKILL leaves it behind: `ip link del mqb<pid>a`.
+//! `ip` of iproute2 does the work; `<pid>` is hexadecimal. Needs CAP_NET_ADMIN. The pair goes with [`VethPair`]'s `Drop`; whoever is
+//! ended by SIGKILL leaves it behind: `ip link del mqb<pid>a0`.
 
 use std::net::Ipv4Addr;
 use std::process::Command;
@@ -16,7 +16,8 @@ use anyhow::{Context, Result, bail};
 /// The pair.
 #[derive(Debug)]
 pub(crate) struct VethPair {
-    server_end: String,
+    /// Name of the server's end.
+    pub(crate) server_end: String,
     /// Name of the clients' end.
     pub(crate) client_end: String,
     /// Address of the server's end.
@@ -26,12 +27,20 @@ pub(crate) struct VethPair {
 }
 
 impl VethPair {
-    /// Makes the pair and sets both ends up.
+    /// Makes the pair and sets both ends up. The server's has an address.
     pub(crate) fn create() -> Result<VethPair> {
+        let pair = VethPair::create_bare(0)?;
+        ip(&["addr", "add", &format!("{}/24", pair.server), "dev", &pair.server_end])?;
+        Ok(pair)
+    }
+
+    /// The same for somebody who takes the frames past the kernel, which gets no address, as pair 0 and others by number.
+    pub(crate) fn create_bare(number: u8) -> Result<VethPair> {
         let pid = std::process::id();
         let [_, _, high, low] = pid.to_be_bytes();
-        let subnet = |host| Ipv4Addr::new(198, 18 + (high & 1), low, host);
-        let (server_end, client_end) = (format!("mqb{pid}a"), format!("mqb{pid}b"));
+        let subnet = |host| Ipv4Addr::new(198, 18 + (high & 1), low, host + 4 * number);
+        // 15 bytes at most (IFNAMSIZ).
+        let [server_end, client_end] = ["a", "b"].map(|end| format!("mqb{:x}{end}{number}", pid));
         ip(&["link", "add", &server_end, "type", "veth", "peer", "name", &client_end])
             .context("--setup-veth makes a pair of interfaces, which needs root")?;
         // From here on the pair exists, and Drop removes it if a later step fails.
@@ -41,7 +50,6 @@ impl VethPair {
             // No IPv6 chatter; harmless to go without where IPv6 is off.
             let _ = ip(&["link", "set", "dev", end, "addrgenmode", "none"]);
         }
-        ip(&["addr", "add", &format!("{}/24", pair.server), "dev", a])?;
         ip(&["link", "set", "dev", a, "up"])?;
         ip(&["link", "set", "dev", b, "up"])?;
         Ok(pair)
