@@ -5,7 +5,7 @@
 #   mem           our own TCP/IP with frames in shared memory, beside frames that are ready, and brokers over raw frames; then with
 #                 acknowledgements that come for many messages at once: the difference is what acknowledgements cost
 #   xdp           the same on AF_XDP, over a veth pair
-#   hold          100,000 idle connections of our own TCP/IP by itself; and what 10,000 cost with broker, session and card
+#   hold          100,000 idle connections of our own TCP/IP by itself; and what 5,000 cost with broker, session and card
 #   trust         what the card distributes with trust "suback" and with "observed"
 #   echo busy     QoS 1 echo through the broker: what is not accelerated; the same with one core taken by a busy loop
 #   large connect the same with 60 kB payloads; one client after another
@@ -122,7 +122,7 @@ for step in $steps; do
       await hold "did not start" test -S "$folder/hold"
       run hold --tcp --connections 100000 --silence "$duration" --target "our TCP/IP alone=198.19.4.1:1883,pid=$hold,port=mem:$folder/hold"
       own_mem
-      run hold --connections 10000 --silence "$duration" --target "$mem_target" \
+      run hold --connections 5000 --silence "$duration" --target "$mem_target" \
         --target "mosquitto $version=127.0.0.1:11883,pid=$installed" ;;
     trust) run fanout --client kernel --target "suback=127.0.0.1:11885,pid=$broker+$server" \
              --target "observed=127.0.0.1:11887,pid=$through+$through_server" --subscribers 100,1000 --rate 20 --payload 64 --qos 0 \

@@ -128,6 +128,24 @@ fn frames_that_are_ready_are_measured_in_shared_memory() {
 }
 
 #[test]
+fn frames_that_are_ready_are_measured_past_the_kernel() {
+    let Some(namespace) = Namespace::new("ready") else {
+        skip("AF_XDP and interfaces need root and iproute2");
+        return;
+    };
+    let output = namespace
+        .command(env!("CARGO_BIN_EXE_mqttshim"))
+        .args(["bench", "fanout", "--client", "wire", "--ready-frames", "xdp"])
+        .args(["--subscribers", "1,50", "--rate", "50"])
+        .args(SHORT)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let table = stdout(&output);
+    assert!(table.contains("ready frames, xdp") && table.contains(" 0 frames lost"), "{table}");
+}
+
+#[test]
 fn only_the_servers_kernel_is_measured_on_the_wire() {
     let Some(namespace) = Namespace::new("wire") else {
         skip("raw frames need root and iproute2");
