@@ -182,6 +182,11 @@ impl Fill {
         Ok(Fill(Producer::new(Ring::map(socket, page, offsets, count)?)))
     }
 
+    /// Whether the kernel has read an entry that can be written again. It may have used a chunk and not said so yet.
+    pub(crate) fn has_room(&mut self) -> bool {
+        self.0.has_room()
+    }
+
     /// Gives a chunk.
     ///
     /// # Panics
@@ -240,6 +245,11 @@ impl Leaving {
     ) -> Result<Leaving, Errno> {
         let page = rustix::net::xdp::XDP_PGOFF_TX_RING;
         Ok(Leaving(Producer::new(Ring::map(socket, page, offsets, count)?)))
+    }
+
+    /// Whether the kernel has read an entry that can be written again. It may have sent a chunk and not said so yet.
+    pub(crate) fn has_room(&mut self) -> bool {
+        self.0.has_room()
     }
 
     /// Gives a chunk, whose first `length` bytes are a frame.

@@ -71,6 +71,7 @@ pub(super) fn open(
         socket: Arc::clone(&socket),
         arrived,
         fill,
+        kept: Vec::with_capacity(FRAMES as usize),
         is_tagged: vlan.is_some(),
     };
     let spare = vec![0; chunk_bytes].into();
@@ -121,6 +122,8 @@ pub(super) struct Receiver {
     socket: Arc<OwnedFd>,
     arrived: Arrived,
     fill: Fill,
+    /// Chunks for which the fill ring has no room yet.
+    kept: Vec<Chunk>,
     is_tagged: bool,
 }
 
@@ -148,18 +151,32 @@ impl Receiver {
             let (mut chunk, at, length) = place?;
             let frame = self.umem.bytes(&mut chunk, at, length);
             each(if self.is_tagged { untag(frame) } else { frame });
-            // As many chunks as the ring has room for: what came out of the one fits into the other.
-            self.fill.put(&self.umem, chunk);
+            self.kept.push(chunk);
             taken += 1;
         }
         if taken > 0 {
             self.arrived.release();
+        }
+        self.refill()?;
+        Ok(taken)
+    }
+
+    /// Gives chunks back to the kernel, as far as the ring has room: the kernel shows a frame before it says that it has read the entry its
+    /// chunk was in (`xsk_flush`, net/xdp/xsk.c), so that what is quick here may come too soon.
+    fn refill(&mut self) -> Result<(), Errno> {
+        let before = self.kept.len();
+        while self.fill.has_room()
+            && let Some(chunk) = self.kept.pop()
+        {
+            self.fill.put(&self.umem, chunk);
+        }
+        if self.kept.len() < before {
             self.fill.publish();
             if self.fill.needs_wakeup() {
                 self.wake_driver()?;
             }
         }
-        Ok(taken)
+        Ok(())
     }
 
     /// A driver that had no chunks left waits for a word.
@@ -194,7 +211,7 @@ impl Sender {
         if self.free.is_empty() {
             self.reclaim();
         }
-        !self.free.is_empty()
+        !self.free.is_empty() && self.leaving.has_room()
     }
 
     pub(super) fn frame<R>(&mut self, length: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {
@@ -208,7 +225,6 @@ impl Sender {
         if let Some(vlan) = self.vlan {
             tag(bytes, vlan);
         }
-        // There are no more chunks than the ring has room for.
         self.leaving.put(&self.umem, chunk, room + length);
         outcome
     }
