@@ -256,11 +256,12 @@ fn say_that_it_drops(connection: &mut Connection, sessions: &Sessions, reason: D
     }
 }
 
-/// What a distribution writes to.
-/// How many subscribers ahead a connection is asked for, and what it points to.
+/// How many subscribers ahead a connection is asked for.
 const FAR: usize = 16;
+/// How many subscribers ahead what a connection points to is asked for, once it is there itself.
 const NEAR: usize = 6;
 
+/// What a distribution writes to.
 struct FanOut<'c> {
     connections: &'c mut Connections,
     sessions: &'c mut Sessions,
