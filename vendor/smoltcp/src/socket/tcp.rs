@@ -18,7 +18,10 @@ use crate::wire::{
     TcpRepr, TcpSeqNumber, TcpTimestampGenerator, TcpTimestampRepr,
 };
 
+mod at_once;
 mod congestion;
+
+pub use at_once::AtOnce;
 
 macro_rules! tcp_trace {
     ($($arg:expr),*) => (net_log!(trace, $($arg),*));
@@ -436,29 +439,22 @@ pub enum CongestionControl {
 /// accept several connections, as many sockets must be allocated, or any new connection
 /// attempts will be reset.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Socket<'a> {
-    state: State,
+    // What sending a segment looks at comes first, so that it is close together.
     timer: Timer,
-    rtte: RttEstimator,
-    assembler: Assembler,
-    rx_buffer: SocketBuffer<'a>,
-    rx_fin_received: bool,
-    tx_buffer: SocketBuffer<'a>,
+    /// The timestamp of the last packet received.
+    remote_last_ts: Option<Instant>,
     /// Interval after which, if no inbound packets are received, the connection is aborted.
     timeout: Option<Duration>,
-    /// Interval at which keep-alive packets will be sent.
-    keep_alive: Option<Duration>,
-    /// Silence before the first keep-alive packet, if that is not the interval between two.
-    keep_alive_idle: Option<Duration>,
-    /// The time-to-live (IPv4) or hop limit (IPv6) value used in outgoing packets.
-    hop_limit: Option<u8>,
-    /// Address passed to listen(). Listen address is set when listen() is called and
-    /// used every time the socket is reset back to the LISTEN state.
-    listen_endpoint: IpListenEndpoint,
-    /// Current 4-tuple (local and remote endpoints).
-    tuple: Option<Tuple>,
-    /// The initial sequence number to use, if the caller chose one.
-    initial_seq_no: Option<TcpSeqNumber>,
+    tx_buffer: SocketBuffer<'a>,
+    rx_buffer: SocketBuffer<'a>,
+    /// The remote window size, relative to local_seq_no
+    /// I.e. we're allowed to send octets until local_seq_no+remote_win_len
+    remote_win_len: usize,
+    /// The maximum number of data octets that the remote side may receive.
+    remote_mss: usize,
+    rtte: RttEstimator,
     /// The sequence number corresponding to the beginning of the transmit buffer.
     /// I.e. an ACK(local_seq_no+n) packet removes n bytes from the transmit buffer.
     local_seq_no: TcpSeqNumber,
@@ -473,52 +469,59 @@ pub struct Socket<'a> {
     remote_last_ack: Option<TcpSeqNumber>,
     /// The last window length sent.
     remote_last_win: u16,
+    state: State,
     /// The sending window scaling factor advertised to remotes which support RFC 1323.
     /// It is zero if the window <= 64KiB and/or the remote does not support it.
     remote_win_shift: u8,
-    /// The remote window size, relative to local_seq_no
-    /// I.e. we're allowed to send octets until local_seq_no+remote_win_len
-    remote_win_len: usize,
-    /// The receive window scaling factor for remotes which support RFC 1323, None if unsupported.
-    remote_win_scale: Option<u8>,
-    /// Whether or not the remote supports selective ACK as described in RFC 2018.
-    remote_has_sack: bool,
-    /// The maximum number of data octets that the remote side may receive.
-    remote_mss: usize,
-    /// The timestamp of the last packet received.
-    remote_last_ts: Option<Instant>,
-    /// The sequence number of the last packet received, used for sACK
-    local_rx_last_seq: Option<TcpSeqNumber>,
-    /// The ACK number of the last packet received.
-    local_rx_last_ack: Option<TcpSeqNumber>,
     /// The number of packets received directly after
     /// each other which have the same ACK number.
     local_rx_dup_acks: u8,
     /// If a fast retransmit needs to occur
     pending_fast_retransmit: bool,
-    /// Where the last loss, found by duplicate ACKs or by a time-out, is repaired: the highest
-    /// sequence number sent by then (RFC 6582).
-    recover: Option<TcpSeqNumber>,
     /// A loss found by duplicate ACKs is not yet repaired.
     in_fast_recovery: bool,
-
-    /// Duration for Delayed ACK. If None no ACKs will be delayed.
-    ack_delay: Option<Duration>,
+    /// Nagle's Algorithm enabled.
+    nagle: bool,
+    /// tsval generator - if some, tcp timestamp is enabled
+    tsval_generator: Option<TcpTimestampGenerator>,
     /// Delayed ack timer. If set, packets containing exclusively
     /// ACK or window updates (ie, no data) won't be sent until expiry.
     ack_delay_timer: AckDelayTimer,
-
-    /// Used for rate-limiting: No more challenge ACKs will be sent until this instant.
-    challenge_ack_timer: Instant,
-
-    /// Nagle's Algorithm enabled.
-    nagle: bool,
-
     /// The congestion control algorithm.
     congestion_controller: congestion::AnyController,
 
-    /// tsval generator - if some, tcp timestamp is enabled
-    tsval_generator: Option<TcpTimestampGenerator>,
+    /// Current 4-tuple (local and remote endpoints).
+    tuple: Option<Tuple>,
+    assembler: Assembler,
+    rx_fin_received: bool,
+    /// Interval at which keep-alive packets will be sent.
+    keep_alive: Option<Duration>,
+    /// Silence before the first keep-alive packet, if that is not the interval between two.
+    keep_alive_idle: Option<Duration>,
+    /// The time-to-live (IPv4) or hop limit (IPv6) value used in outgoing packets.
+    hop_limit: Option<u8>,
+    /// Address passed to listen(). Listen address is set when listen() is called and
+    /// used every time the socket is reset back to the LISTEN state.
+    listen_endpoint: IpListenEndpoint,
+    /// The initial sequence number to use, if the caller chose one.
+    initial_seq_no: Option<TcpSeqNumber>,
+    /// The receive window scaling factor for remotes which support RFC 1323, None if unsupported.
+    remote_win_scale: Option<u8>,
+    /// Whether or not the remote supports selective ACK as described in RFC 2018.
+    remote_has_sack: bool,
+    /// The sequence number of the last packet received, used for sACK
+    local_rx_last_seq: Option<TcpSeqNumber>,
+    /// The ACK number of the last packet received.
+    local_rx_last_ack: Option<TcpSeqNumber>,
+    /// Where the last loss, found by duplicate ACKs or by a time-out, is repaired: the highest
+    /// sequence number sent by then (RFC 6582).
+    recover: Option<TcpSeqNumber>,
+
+    /// Duration for Delayed ACK. If None no ACKs will be delayed.
+    ack_delay: Option<Duration>,
+
+    /// Used for rate-limiting: No more challenge ACKs will be sent until this instant.
+    challenge_ack_timer: Instant,
 
     /// 0 if not seen or timestamp not enabled
     last_remote_tsval: u32,
@@ -9902,5 +9905,112 @@ mod test {
         s.send_slice(b"def").unwrap();
         recv_nothing!(s);
         assert_eq!(s.state, State::Closed);
+    }
+
+    // =========================================================================================//
+    // Tests for segments that leave at once.
+    // =========================================================================================//
+
+    /// All that a socket has to send now.
+    fn dispatched(s: &mut TestSocket, now: Instant) -> Vec<(TcpSeqNumber, u16, Vec<u8>)> {
+        s.cx.set_now(now);
+        let mut sent = Vec::new();
+        loop {
+            let count = sent.len();
+            let Ok(()) = s.socket.dispatch(&mut s.cx, |_, _, (_, repr)| {
+                sent.push((repr.seq_number, repr.window_len, repr.payload.to_vec()));
+                assert!(repr.ack_number.is_some());
+                Ok::<(), core::convert::Infallible>(())
+            });
+            if sent.len() == count || s.socket.poll_at(&mut s.cx) != PollAt::Now {
+                return sent;
+            }
+        }
+    }
+
+    /// What a remote end might do: acknowledge, in part, again, with another window; send data; be silent for long.
+    fn disturb(s: &mut TestSocket, now: Instant, what: u32, size: usize, highest: TcpSeqNumber) {
+        if s.socket.state == State::Closed {
+            return;
+        }
+        let next = s.socket.remote_seq_no + s.socket.rx_buffer.len();
+        let in_flight = highest - s.socket.local_seq_no;
+        let ack =
+            s.socket.local_seq_no + if what % 3 == 0 { in_flight } else { size % (in_flight + 1) };
+        let payload = if what % 5 == 0 { &b"abcdef"[..size % 6] } else { &[] };
+        let window_len = if what % 7 == 0 { size as u16 } else { 256 };
+        let repr =
+            TcpRepr { seq_number: next, ack_number: Some(ack), window_len, payload, ..SEND_TEMPL };
+        send(s, now, &repr);
+        if what % 11 == 0 {
+            let _ = s.socket.recv_slice(&mut [0; 16]);
+        }
+    }
+
+    #[test]
+    fn test_send_at_once_is_send_slice_and_dispatch() {
+        let (mut at_once, mut otherwise) = (0, 0);
+        for seed in 1..300 {
+            let make = || {
+                // Where a ring goes round, `dispatch` makes two segments: here none does.
+                let mut s = socket_established_with_buffer_sizes(4000, 64);
+                s.set_nagle_enabled(seed % 4 == 0);
+                s.set_timeout((seed % 5 == 0).then_some(Duration::from_secs(8)));
+                s.set_ack_delay((seed % 3 == 0).then_some(Duration::from_millis(10)));
+                s.remote_mss = 100;
+                s
+            };
+            let (mut one, mut other) = (make(), make());
+            let mss = if seed % 6 == 0 { 60 } else { 1000 };
+            let local_mss = one.cx.ip_mtu() - SEND_IP_TEMPL.header_len() - TCP_HEADER_LEN;
+            let mut random: u32 = seed;
+            let mut now = Instant::from_millis(0);
+            for _ in 0..60 {
+                random = random.wrapping_mul(1_103_515_245).wrapping_add(12345);
+                let (what, size) = (random >> 3, (random >> 11) as usize % 130);
+                now += Duration::from_millis(if what % 13 == 0 { 1500 } else { 3 });
+                if what % 2 == 0 {
+                    let data = vec![what as u8; size];
+                    one.send_slice(&data).ok();
+                    let expected = dispatched(&mut one, now);
+                    let mut sent = Vec::new();
+                    match other.socket.send_at_once(now, mss.min(local_mss), &data) {
+                        Some(segment) => {
+                            at_once += 1;
+                            assert_eq!(
+                                segment.ack_number,
+                                other.remote_seq_no + other.rx_buffer.len()
+                            );
+                            other.cx.set_now(now);
+                            let TestSocket { socket, cx } = &mut other;
+                            assert_eq!(PollAt::Time(segment.poll_at), socket.poll_at(cx));
+                            sent.push((segment.seq_number, segment.window_len, data));
+                        }
+                        None => {
+                            otherwise += 1;
+                            other.send_slice(&data).ok();
+                        }
+                    }
+                    sent.extend(dispatched(&mut other, now));
+                    assert_eq!(sent, expected, "seed {seed}");
+                } else {
+                    let highest = one.socket.send_next_ever();
+                    disturb(&mut one, now, what, size, highest);
+                    disturb(&mut other, now, what, size, highest);
+                    assert_eq!(
+                        dispatched(&mut one, now),
+                        dispatched(&mut other, now),
+                        "seed {seed}"
+                    );
+                }
+                sanity!(&one, &other);
+                assert_eq!(one.remote_last_ts, other.remote_last_ts, "seed {seed}");
+                let TestSocket { socket, cx } = &mut one;
+                let at = socket.poll_at(cx);
+                let TestSocket { socket, cx } = &mut other;
+                assert_eq!(at, socket.poll_at(cx), "seed {seed}");
+            }
+        }
+        assert!(at_once > 1000 && otherwise > 1000, "{at_once} at once, {otherwise} otherwise");
     }
 }

@@ -154,6 +154,15 @@ impl<'a, T: 'a> RingBuffer<'a, T> {
         cmp::min(unused, self.storage.len() - self.get_idx(self.length))
     }
 
+    /// Return where the next element that is enqueued will lie, or, if there is no storage yet,
+    /// any address. Nothing is there to be read.
+    #[inline]
+    pub fn place(&self) -> *const T {
+        // An empty ring buffer begins again at the start of its storage.
+        let at = if self.length == 0 { 0 } else { self.get_idx(self.length) };
+        self.storage.as_ptr().wrapping_add(at)
+    }
+
     /// Query whether the buffer is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
