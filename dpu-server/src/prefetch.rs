@@ -17,6 +17,15 @@ pub(crate) fn soon<T: ?Sized>(value: &T) {
     }
 }
 
+/// Says that the beginning of `value` is needed soon, so many bytes of it.
+#[inline]
+pub(crate) fn soon_bytes<T>(value: &T, bytes: usize) {
+    let start = std::ptr::from_ref(value).cast::<u8>();
+    for offset in (0..bytes.min(size_of::<T>())).step_by(LINE_BYTES) {
+        line(start.wrapping_add(offset));
+    }
+}
+
 /// Says that what begins here is needed soon, one line of it.
 #[inline]
 pub(crate) fn soon_at<T>(place: *const T) {

@@ -3,6 +3,7 @@
 //! ```text
 //! event ──► accepting ──► accept ──► a stream of its broker's core
 //!      └──► readable  ──► read   ──► Core::handle_client ──► outboxes and queues, for `flush`
+//!                                       └──► copies that need not wait ──► stack.deliver, at once
 //! ```
 //!
 //! A client is not read while too much waits for its broker: TCP holds it back.
@@ -13,7 +14,7 @@ use std::time::Instant;
 use super::sockets::{Broker, Client, Entry, Kind, Stream};
 use super::{ACCEPT_RETRY, ACCEPTS_MAX, Card, PolicyEpochs, READS_MAX, TO_BROKER_BYTES_MAX};
 use crate::attach::Attach;
-use crate::mqtt::ConnId;
+use crate::mqtt::{ConnId, Core};
 use crate::stack::{AcceptError, Event, Key, Received, Stack};
 use rustix::io::Errno;
 
@@ -210,7 +211,13 @@ impl<A: Attach, S: Stack> Card<A, S> {
                     let session = &mut self.sessions[session];
                     // After the read: what was changed before these bytes came is known before they are looked at.
                     session.reach_policy_epoch(epochs.policy_epoch(session.id));
-                    session.core.handle_client(conn, &self.read_buffer[..bytes], now);
+                    let bytes_read = &self.read_buffer[..bytes];
+                    if S::DELIVERS {
+                        session.core.handle_client_directly(conn, bytes_read, now);
+                        deliver(&mut session.core, &mut self.stack, &mut self.refused, now);
+                    } else {
+                        session.core.handle_client(conn, bytes_read, now);
+                    }
                     stream.may_read = bytes == self.read_buffer.len() || stream.has_end;
                     if stream.may_read {
                         self.queue_read(key);
@@ -274,5 +281,14 @@ impl<A: Attach, S: Stack> Card<A, S> {
         stream.may_read = true;
         stream.has_end = true;
         self.queue_read(key);
+    }
+}
+
+/// Sends what goes past the outboxes; the rest waits in them for `flush`.
+fn deliver<S: Stack>(core: &mut Core, stack: &mut S, refused: &mut Vec<u32>, now: Instant) {
+    let direct = core.direct();
+    if !direct.is_empty() {
+        stack.deliver(direct.iter().map(|(conn, copy, bytes)| (Key(conn.0), copy, bytes)), refused);
+        core.settle_direct(refused, now);
     }
 }

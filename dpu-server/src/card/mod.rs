@@ -130,6 +130,8 @@ pub struct Card<A, S> {
     /// Of one flush, kept for their memory: this, and the two below.
     batch: Batch<'static>,
     sent: Vec<Sent>,
+    /// Places of copies that the stack did not take at once.
+    refused: Vec<u32>,
     /// What was offered of each connection, and what became of it.
     outcomes: Vec<(Key, usize, Sent)>,
 }
@@ -156,6 +158,7 @@ impl<A: Attach, S: Stack> Card<A, S> {
             message: Vec::new(),
             batch: Batch::default(),
             sent: Vec::new(),
+            refused: Vec::new(),
             outcomes: Vec::new(),
         }
     }

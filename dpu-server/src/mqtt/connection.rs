@@ -299,6 +299,14 @@ impl Connections {
         self.0[index] = Some(Box::new(connection));
     }
 
+    /// Asks for what tells whether a copy may pass by a connection's outbox.
+    #[inline]
+    pub(crate) fn expect_idle(&self, id: ConnId) {
+        if let Some(Some(connection)) = self.0.get(id.0 as usize) {
+            connection.outbox.expect_idle();
+        }
+    }
+
     /// Asks for what queueing a copy looks at: the connection, and if `is_next`, of what it points to.
     #[inline]
     pub(crate) fn expect(&self, id: ConnId, is_next: bool) {

@@ -27,6 +27,7 @@ mod connection;
 mod core;
 mod counters;
 mod decision;
+mod direct;
 pub mod framer;
 mod habits;
 mod identifiers;
@@ -46,6 +47,7 @@ pub use config::{CoreConfig, Limits, Mode, Trust};
 pub use core::{Core, Forgotten, SessionState, SessionView, Status};
 pub use counters::{Counters, DropReason};
 pub use decision::{ByReason, Reason};
+pub use direct::Direct;
 pub use outbox::{ByteQueue, Outbox};
 pub use packet::{FixedHeader, Malformed, PacketType};
 

@@ -7,7 +7,7 @@
 //! The methods of [`Memory`] play the clients, those of [`Stack`] serve the card. Deterministic: no I/O, no clock, no
 //! threads; `wait` returns at once whatever its time. Options are kept and read back, and mean nothing.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -210,6 +210,17 @@ impl Memory {
         self.pipes.get_mut(client)
     }
 
+    /// Bytes a connection takes now; none if it is gone.
+    fn room(&mut self, key: Key) -> usize {
+        let window_bytes = self.window_bytes;
+        match self.stream(key) {
+            Some(pipe) if !pipe.client_reset && pipe.card == Ended::Open => {
+                window_bytes.saturating_sub(pipe.to_client.len())
+            }
+            _ => 0,
+        }
+    }
+
     fn send_part(&mut self, key: Key, part: &[std::io::IoSlice<'_>]) -> Sent {
         let window_bytes = self.window_bytes;
         let Some(pipe) = self.stream(key) else { return Sent::Gone(Errno::BADF) };
@@ -366,6 +377,26 @@ impl Stack for Memory {
             sent.push(self.send_part(key, part));
         }
         self.sends.plain += batch.len() as u64;
+    }
+
+    const DELIVERS: bool = true;
+
+    fn deliver<'c>(
+        &mut self,
+        deliveries: impl Iterator<Item = (Key, u32, &'c [u8])> + Clone,
+        refused: &mut Vec<u32>,
+    ) {
+        refused.clear();
+        let mut who = BTreeSet::new();
+        for (place, (key, _, bytes)) in deliveries.enumerate() {
+            let has_room = self.room(key) >= bytes.len() && !who.contains(&key);
+            if has_room {
+                self.send_part(key, &[std::io::IoSlice::new(bytes)]);
+            } else {
+                who.insert(key);
+                refused.push(place as u32);
+            }
+        }
     }
 
     fn shutdown(&mut self, key: Key, how: How) -> Result<(), Errno> {

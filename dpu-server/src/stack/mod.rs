@@ -187,6 +187,21 @@ pub trait Stack {
     /// their way at the latest when [`Stack::wait`] is called.
     fn send(&mut self, batch: &Batch<'_>, sent: &mut Vec<Sent>);
 
+    /// Whether [`Stack::deliver`] is worth calling.
+    const DELIVERS: bool = false;
+
+    /// Sends copies of few messages to many connections: to whom, which message, and its bytes. Each is sent whole and at once, or
+    /// refused: `refused` is cleared and gets their places, growing. Behind one that is refused every later one to the same
+    /// connection is too, until the next [`Stack::send`] on it; nothing of an earlier `send` may wait with the caller.
+    fn deliver<'c>(
+        &mut self,
+        deliveries: impl Iterator<Item = (Key, u32, &'c [u8])> + Clone,
+        refused: &mut Vec<u32>,
+    ) {
+        refused.clear();
+        refused.extend(deliveries.enumerate().map(|(place, _)| place as u32));
+    }
+
     /// Something will be sent on `key` soon: a stack may ask for the memory.
     fn expect(&self, key: Key) {
         let _ = key;

@@ -60,6 +60,7 @@ suite! {
         connecting::a_connect_that_nobody_takes_is_refused
         streams::bytes_arrive_whole_and_in_order_both_ways
         streams::a_batch_reaches_everybody_in_the_order_of_its_parts
+        streams::deliveries_arrive_or_are_refused_and_none_overtakes_another
         streams::who_does_not_read_fills_only_its_own_connection_and_is_told_of_room
         streams::nothing_there_is_empty_and_an_end_comes_after_the_bytes
         streams::a_half_closed_connection_carries_bytes_the_other_way

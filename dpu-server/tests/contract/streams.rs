@@ -52,6 +52,38 @@ pub(crate) fn a_batch_reaches_everybody_in_the_order_of_its_parts<W: World>(worl
     }
 }
 
+pub(crate) fn deliveries_arrive_or_are_refused_and_none_overtakes_another<W: World>(world: &mut W) {
+    let address = listen(world, &[]);
+    let clients: Vec<usize> = (1..=CLIENTS).map(|key| connect(world, address, Key(key))).collect();
+    let messages: [&[u8]; 3] = [b"to all ", b"to even ones ", b"to all again "];
+    let is_for = |message: usize, key: u32| message != 1 || key.is_multiple_of(2);
+    for round in 0..20 {
+        let deliveries: Vec<(Key, u32, &[u8])> = (0..messages.len())
+            .flat_map(|at| (1..=CLIENTS).map(move |key| (at, key)))
+            .filter(|&(at, key)| is_for(at, key))
+            .map(|(at, key)| (Key(key), at as u32, messages[at]))
+            .collect();
+        let mut refused = Vec::new();
+        world.stack().deliver(deliveries.iter().copied(), &mut refused);
+        assert!(refused.is_sorted(), "{refused:?}");
+        for (key, client) in (1..=CLIENTS).zip(&clients) {
+            let of = |place: &u32| deliveries[*place as usize].0 == Key(key);
+            let left: Vec<&[u8]> = refused
+                .iter()
+                .filter(|place| of(place))
+                .map(|&it| deliveries[it as usize].2)
+                .collect();
+            if !left.is_empty() {
+                let sent = send(world, &[(Key(key), &left)])[0];
+                assert_eq!(sent, Sent::Bytes(left.concat().len()), "round {round}");
+            }
+            let all = (0..messages.len()).filter(|at| is_for(*at, key)).map(|at| messages[at]);
+            let expected = all.collect::<Vec<_>>().concat();
+            assert_eq!(heard(world, *client, expected.len()).0, expected, "round {round}");
+        }
+    }
+}
+
 pub(crate) fn who_does_not_read_fills_only_its_own_connection_and_is_told_of_room<W: World>(
     world: &mut W,
 ) {

@@ -42,6 +42,14 @@ impl Core {
         self.note_gauges();
     }
 
+    /// The same, for a driver that sends at once: copies for subscribers for whom nothing waits are left in [`Core::direct`]. The
+    /// driver sends them and calls [`Core::settle_direct`] before it does anything else with this core.
+    pub fn handle_client_directly(&mut self, conn: ConnId, bytes: &[u8], now: Instant) {
+        self.is_direct = true;
+        self.handle_client(conn, bytes, now);
+        self.is_direct = false;
+    }
+
     /// Reads what the client sent, up to a PUBLISH that is held.
     pub(super) fn read_client(&mut self, conn: ConnId, bytes: &[u8], now: Instant) {
         let Some(connection) = self.connections.get_mut(conn) else { return };

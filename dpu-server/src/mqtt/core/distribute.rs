@@ -1,7 +1,8 @@
 //! One PUBLISH on its way: decided, then queued for every subscriber or passed to the broker.
 //!
 //! ```text
-//! Decision::Card(route) ─► encode once a variant ─► outbox of each target (a reference each)
+//! Decision::Card(route) ─► encode once a variant ─┬► list of deliveries, for whoever has nothing waiting (`direct`)
+//!                                                └► outbox of each other target (a reference each)
 //! Decision::Broker(why) ─► the packet as it came ─► perhaps a PINGREQ that will clear the way for later ones
 //!                      └─► or it waits, if that has been done and the answer is near (`holding`)
 //! ```
@@ -9,8 +10,8 @@
 //! The driver takes the dirty connections ([`Core::poll_dirty`]) and sends their outboxes, all in one batch. A PUBLISH that
 //! its fixed header rules out never comes here: it streams to the broker from `client`.
 //!
-//! Cost of a card delivery: a reference count, a queue entry, a place on the list of dirty connections. Allocations: two
-//! a variant and PUBLISH, none a subscriber once the queues have their size.
+//! Cost of a card delivery: an entry in a list; or else a reference count, a queue entry, a place on the list of dirty connections.
+//! Allocations: two a variant and PUBLISH, none a subscriber once the queues have their size.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -20,11 +21,12 @@ use super::super::config::{Limits, Mode, Trust};
 use super::super::connection::{Connection, Connections};
 use super::super::counters::{Counters, DropReason};
 use super::super::decision::{Decision, Facts, Reason, decide};
+use super::super::direct::Direct;
 use super::super::mutation::{Rule, is_off};
 use super::super::observe::Purpose;
-use super::super::packet::{Encoded, FixedHeader, Malformed, Publish, puback};
+use super::super::packet::{FixedHeader, Malformed, Publish, puback};
 use super::super::ping::Barrier;
-use super::super::routes::Route;
+use super::super::routes::{Route, Target};
 use super::super::session::Sessions;
 use super::super::topic;
 use super::client::Flow;
@@ -52,8 +54,7 @@ impl Core {
         let is_held_up =
             self.config.mode == Mode::Live && publisher.slow.holds_up(publish.topic, header.qos());
         let facts = Facts { is_alias_news, is_held_up, ..self.facts(publisher) };
-        let mut copies = std::mem::take(&mut self.copies);
-        let Self { config, sessions, routes, connections, dirty, counters, .. } = self;
+        let Self { config, sessions, routes, connections, dirty, counters, direct, .. } = self;
         let arrivals = self.arrivals.as_ref();
         let limits = &config.limits;
         let observer = self.observer.as_mut().filter(|_| config.trust == Trust::Observed);
@@ -72,7 +73,9 @@ impl Core {
             observer,
             arrivals,
         );
-        let mut out = FanOut { connections, sessions, dirty, counters, limits, now };
+        let is_direct = self.is_direct;
+        let mut out =
+            FanOut { connections, sessions, dirty, counters, direct, is_direct, limits, now };
         let reason = match decision {
             Decision::Broker(reason) => Some(reason),
             Decision::Card(_, left_out) if config.mode == Mode::Shadow => {
@@ -80,12 +83,10 @@ impl Core {
                 Some(Reason::Shadow)
             }
             Decision::Card(route, left_out) => {
-                out.send(route, left_out, conn, &publish, &mut copies);
+                out.send(route, left_out, conn, &publish);
                 None
             }
         };
-        copies.clear();
-        self.copies = copies;
         match reason {
             None => self.note_taken(conn, &publish, now),
             Some(Reason::BarrierOut) if self.may_hold(conn) => return Ok(Flow::Held),
@@ -267,13 +268,15 @@ struct FanOut<'c> {
     sessions: &'c mut Sessions,
     dirty: &'c mut VecDeque<ConnId>,
     counters: &'c mut Counters,
+    direct: &'c mut Direct,
+    /// Copies may go past the outboxes.
+    is_direct: bool,
     limits: &'c Limits,
     now: Instant,
 }
 
 impl FanOut<'_> {
-    /// Queues a PUBLISH for every subscriber but those left out, which are sorted. `copies` is empty before and holds one copy a variant
-    /// and QoS afterwards.
+    /// Lists or queues a PUBLISH for every subscriber but those left out, which are sorted.
     #[inline]
     fn send(
         &mut self,
@@ -281,46 +284,98 @@ impl FanOut<'_> {
         left_out: &[ConnId],
         publisher: ConnId,
         publish: &Publish<'_>,
-        copies: &mut Vec<Option<Encoded>>,
     ) {
-        let Self { connections, sessions, dirty, counters, limits, now } = self;
-        let (limits, now) = (*limits, *now);
         let variants = route.variants();
-        copies.resize_with(variants.len() * 2, || None);
+        let first = self.direct.copies.len();
+        self.direct.copies.resize_with(first + variants.len() * 2, || None);
         let mut far = route.targets_for(publisher).skip(FAR);
         let mut near = route.targets_for(publisher).skip(NEAR);
         for target in route.targets_for(publisher) {
-            if let Some(later) = far.next() {
-                connections.expect(later.conn, false);
+            match far.next() {
+                Some(later) if self.is_direct => self.connections.expect_idle(later.conn),
+                Some(later) => self.connections.expect(later.conn, false),
+                None => {}
             }
-            if let Some(later) = near.next() {
-                connections.expect(later.conn, true);
+            match near.next() {
+                Some(later) if !self.is_direct => self.connections.expect(later.conn, true),
+                _ => {}
             }
             if !left_out.is_empty() && left_out.binary_search(&target.conn).is_ok() {
                 continue;
             }
             let (variant, qos) = (usize::from(target.variant), target.qos(publish));
-            let copy = copies[variant * 2 + usize::from(qos)]
-                .get_or_insert_with(|| publish.encode(variants[variant], qos));
-            let Some(connection) = connections.get_mut(target.conn) else { continue };
-            let queued = if copy.packet.len() > target.packet_bytes_max as usize {
-                Err(DropReason::MaximumPacketSize)
-            } else if qos > 0 {
-                connection.send_numbered(copy, now, limits)
-            } else {
-                connection.outbox.push_card(copy, now, limits)
-            };
-            match queued {
-                Ok(()) => {
-                    counters.deliveries_card += 1;
-                    list(connection, target.conn, dirty);
-                }
-                Err(reason) => {
-                    counters.outbox_dropped[reason as usize] += 1;
-                    say_that_it_drops(connection, sessions, reason);
-                }
+            let place = first + variant * 2 + usize::from(qos);
+            self.direct.copies[place].get_or_insert_with(|| publish.encode(variants[variant], qos));
+            self.send_one(target, place, qos);
+        }
+        self.counters.publishes_card += 1;
+        if self.direct.is_empty() {
+            self.direct.clear();
+        }
+    }
+
+    /// The same for one, who gets the copy at `place`.
+    #[inline]
+    fn send_one(&mut self, target: &Target, place: usize, qos: u8) {
+        let Some(copy) = &self.direct.copies[place] else { return };
+        let Some(connection) = self.connections.get_mut(target.conn) else { return };
+        let queued = if copy.packet.len() > target.packet_bytes_max as usize {
+            Err(DropReason::MaximumPacketSize)
+        } else if qos > 0 {
+            connection.send_numbered(copy, self.now, self.limits)
+        } else if self.is_direct && connection.outbox.is_idle() {
+            self.direct.deliveries.push((target.conn, place as u32));
+            return;
+        } else {
+            connection.outbox.push_card(copy, self.now, self.limits)
+        };
+        match queued {
+            Ok(()) => {
+                self.counters.deliveries_card += 1;
+                list(connection, target.conn, self.dirty);
+            }
+            Err(reason) => {
+                self.counters.outbox_dropped[reason as usize] += 1;
+                say_that_it_drops(connection, self.sessions, reason);
             }
         }
-        counters.publishes_card += 1;
+    }
+}
+
+impl Core {
+    /// The copies that go past the outboxes: what [`Core::handle_client_directly`] left to send.
+    #[must_use]
+    pub fn direct(&self) -> &Direct {
+        &self.direct
+    }
+
+    /// All of [`Core::direct`] were sent but those at the places `refused`, which grow: these wait in their outboxes, before
+    /// what came there meanwhile. Of `refused` those are left that were not dropped.
+    pub fn settle_direct(&mut self, refused: &mut Vec<u32>, now: Instant) {
+        let Self { connections, sessions, dirty, counters, direct, config, .. } = self;
+        let mut direct = std::mem::take(direct);
+        counters.deliveries_card += (direct.deliveries.len() - refused.len()) as u64;
+        refused.retain(|&place| {
+            let (conn, copy) = direct.delivery(place);
+            let (Some(copy), Some(connection)) = (copy, connections.get_mut(conn)) else {
+                return false;
+            };
+            let admitted = connection.outbox.admit_card(copy, &config.limits);
+            if let Err(reason) = admitted {
+                counters.outbox_dropped[reason as usize] += 1;
+                say_that_it_drops(connection, sessions, reason);
+            }
+            admitted.is_ok()
+        });
+        counters.deliveries_card += refused.len() as u64;
+        for &place in refused.iter().rev() {
+            let (conn, copy) = direct.delivery(place);
+            if let (Some(copy), Some(connection)) = (copy, connections.get_mut(conn)) {
+                connection.outbox.push_first(copy, now);
+                list(connection, conn, dirty);
+            }
+        }
+        direct.clear();
+        self.direct = direct;
     }
 }

@@ -27,10 +27,11 @@ use super::config::{CoreConfig, Mode, Trust};
 use super::connection::{Connection, Connections, Phase};
 use super::counters::{Counters, DropReason};
 use super::decision::{BlindSpots, Facts, OlderSessions, Reason};
+use super::direct::Direct;
 use super::habits::Habits;
 use super::observe::Observer;
 use super::outbox::{ByteQueue, Outbox, TotalBytes};
-use super::packet::{Encoded, Malformed};
+use super::packet::Malformed;
 use super::routes::Routes;
 use super::session::Sessions;
 
@@ -60,8 +61,10 @@ pub struct Core {
     /// At most one live entry a connection; entries that no longer hold are skipped.
     timers: BinaryHeap<Reverse<(Instant, ConnId)>>,
     counters: Counters,
-    /// Room for the copies of one PUBLISH, kept from one to the next.
-    copies: Vec<Option<Encoded>>,
+    /// The copies of a PUBLISH, and those that go past the outboxes.
+    direct: Direct,
+    /// Copies may go past the outboxes now.
+    is_direct: bool,
     /// Messages with QoS above 0 the broker sends a client at a time if that says nothing of it, once the broker has told.
     brokers_inflight_max: Option<u16>,
     /// For a broker whose answer to a PINGREQ does not prove that it has delivered what came before.
@@ -108,7 +111,8 @@ impl Core {
             dirty: VecDeque::new(),
             timers: BinaryHeap::new(),
             counters: Counters::default(),
-            copies: Vec::new(),
+            direct: Direct::default(),
+            is_direct: false,
             brokers_inflight_max: None,
             arrivals: None,
             is_policy_watched: false,

@@ -24,7 +24,7 @@ use self::copy::{OwnCopy, Pieces};
 use super::config::Limits;
 use super::counters::DropReason;
 use super::packet::Encoded;
-use crate::prefetch::soon_at;
+use crate::prefetch::{soon, soon_at};
 
 /// Capacity kept when a queue runs empty, in bytes.
 const CAPACITY_KEPT_BYTES: usize = 16 * 1024;
@@ -118,6 +118,14 @@ enum Chunk {
 }
 
 impl Chunk {
+    fn of(copy: &Encoded, id: Option<u16>, since: Instant) -> Chunk {
+        if copy.expiry.is_none() && id.is_none() {
+            Chunk::Card(copy.packet.clone())
+        } else {
+            Chunk::Own(OwnCopy::new(copy, id, since))
+        }
+    }
+
     /// Bytes of a copy.
     fn card_bytes(&self) -> usize {
         match self {
@@ -142,15 +150,17 @@ impl Chunk {
 
 /// What one client is to be sent.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub struct Outbox {
+    // What tells whether a copy may pass by comes first, close together.
     chunks: VecDeque<Chunk>,
+    /// The last broker-origin byte does not end a packet.
+    is_mid_packet: bool,
     relay: ByteQueue,
     /// The card's acknowledgements.
     acks: ByteQueue,
     /// Copies that wait for the end of the packet the broker is in the middle of.
     deferred: VecDeque<Chunk>,
-    /// The last broker-origin byte does not end a packet.
-    is_mid_packet: bool,
     /// Bytes of copies in `chunks` and `deferred`, and of what was admitted and has yet to be pushed.
     card_bytes: usize,
     /// Bytes of those that have yet to be pushed.
@@ -171,12 +181,25 @@ impl Outbox {
         outbox
     }
 
+    /// Asks for what [`Outbox::is_idle`] looks at.
+    #[inline]
+    pub(crate) fn expect_idle(&self) {
+        soon(&self.chunks);
+        soon(&self.is_mid_packet);
+    }
+
     /// Asks for where the next copy goes.
     #[inline]
     pub(crate) fn expect(&self) {
         // Of an empty slice only the address is asked for; an empty queue begins at it (`advance`).
         let place = self.chunks.as_slices().0.as_ptr();
         soon_at(place);
+    }
+
+    /// Whether a copy may be sent past it: nothing waits, and the client is between two packets.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.chunks.is_empty() && !self.is_mid_packet
     }
 
     /// Whether nothing can be sent.
@@ -306,6 +329,23 @@ impl Outbox {
         Ok(())
     }
 
+    /// Counts a copy with QoS 0 that [`Self::push_first`] will queue, or says why it is dropped.
+    pub(crate) fn admit_card(&mut self, copy: &Encoded, limits: &Limits) -> Result<(), DropReason> {
+        if self.is_full(limits) {
+            return Err(DropReason::Messages);
+        }
+        self.admit(copy.packet.len(), limits)?;
+        self.card_messages += 1;
+        Ok(())
+    }
+
+    /// Queues an admitted copy before all that waits: when it came, nothing did.
+    pub(crate) fn push_first(&mut self, copy: &Encoded, since: Instant) {
+        self.admitted_bytes -= copy.packet.len();
+        self.expiring += usize::from(copy.expiry.is_some());
+        self.chunks.push_front(Chunk::of(copy, None, since));
+    }
+
     /// Counts bytes that will be pushed later, or says why they must not be.
     #[inline]
     pub(crate) fn admit(&mut self, bytes: usize, limits: &Limits) -> Result<(), DropReason> {
@@ -353,11 +393,7 @@ impl Outbox {
         self.admitted_bytes -= copy.packet.len();
         self.card_messages += 1;
         self.expiring += usize::from(copy.expiry.is_some());
-        self.push(if copy.expiry.is_none() && id.is_none() {
-            Chunk::Card(copy.packet.clone())
-        } else {
-            Chunk::Own(OwnCopy::new(copy, id, since))
-        });
+        self.push(Chunk::of(copy, id, since));
     }
 
     /// Queues an acknowledgement of the card's. Never dropped: the caller looks at [`Self::ack_bytes`].

@@ -38,7 +38,7 @@ impl Budget {
         Budget { bytes_max, ..Budget::default() }
     }
 
-    fn is_exhausted(&self) -> bool {
+    pub(super) fn is_exhausted(&self) -> bool {
         self.bytes >= self.bytes_max
     }
 

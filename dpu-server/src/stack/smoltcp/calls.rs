@@ -351,6 +351,7 @@ impl Tcp {
             return Sent::Gone(self.sockets.get(key).err().unwrap_or(Errno::PIPE));
         };
         let connection = &mut self.connections[id as usize];
+        connection.has_refused = false;
         if let Some(error) = connection.error.take() {
             return Sent::Gone(error);
         }

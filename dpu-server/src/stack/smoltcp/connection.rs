@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use smoltcp::socket::tcp;
+use smoltcp::time;
 use smoltcp::wire::TcpSeqNumber as Number;
 
 use super::clock;
+use super::deliver::Template;
 use super::guard::{Place, Told};
 use super::listener::Name;
 use super::options::{Effects, KeepAlive};
@@ -50,22 +52,32 @@ pub(super) enum Stage {
 }
 
 /// See the module.
+#[repr(C)]
 pub(super) struct Connection {
+    // What a delivery looks at comes first, with the beginning of the socket, so that it is close together.
+    pub(super) template: Option<Template>,
+    /// Where its frames go; `None` while the neighbour is asked for.
+    pub(super) mac: Option<Mac>,
+    /// It is on the list of those that have something to send.
+    pub(super) is_dirty: bool,
+    /// It refused a delivery: none passes by what waits for it now.
+    pub(super) has_refused: bool,
+    pub(super) stage: Stage,
+    /// For how long acknowledgements may be missing, by smoltcp's clock.
+    pub(super) patience: time::Duration,
+    /// Bytes of memory of its buffers that are counted already.
+    pub(super) counted_bytes: usize,
+    /// The entry in the wheel that is its own.
+    pub(super) armed: Option<u64>,
     pub(super) socket: tcp::Socket<'static>,
+
     pub(super) flow: Flow,
     /// Its port is in use, for whoever binds it.
     pub(super) name: Name,
-    /// Where its frames go; `None` while the neighbour is asked for.
-    pub(super) mac: Option<Mac>,
-    pub(super) stage: Stage,
     /// Tells it from others that had its number before.
     pub(super) serial: u64,
     /// What its holder calls it.
     pub(super) key: Option<Key>,
-    /// The entry in the wheel that is its own.
-    pub(super) armed: Option<u64>,
-    /// It is on the list of those that have something to send.
-    pub(super) is_dirty: bool,
     /// A send was cut short: its holder waits for room.
     pub(super) is_full: bool,
     /// Bytes its holder knows of.
@@ -88,11 +100,7 @@ pub(super) struct Connection {
     pub(super) is_abortive: bool,
     /// How long it may be silent before it is asked, if its holder wants that (SO_KEEPALIVE).
     pub(super) keep_alive: Option<KeepAlive>,
-    /// For how long acknowledgements may be missing.
-    patience: Duration,
     pub(super) window_told: Option<Told>,
-    /// Bytes of memory of its buffers that are counted already.
-    pub(super) counted_bytes: usize,
 }
 
 impl Connection {
@@ -113,6 +121,8 @@ impl Connection {
         socket.set_nagle_enabled(false);
         socket.set_initial_seq_no(Some(first));
         Connection {
+            template: None,
+            has_refused: false,
             socket,
             flow,
             name: Name { address: flow.local, is_listening: false, ..name },
@@ -133,7 +143,7 @@ impl Connection {
             read_shut_at: None,
             is_abortive: false,
             keep_alive: None,
-            patience: SILENCE,
+            patience: clock::dilate(SILENCE),
             window_told: None,
             counted_bytes: 0,
         }
@@ -145,7 +155,9 @@ impl Connection {
             Stage::HalfOpen(_) => Some(HANDSHAKE),
             Stage::Connecting => Some(self.connect_patience),
             Stage::Orphaned => Some(ORPHAN),
-            Stage::Queued(_) | Stage::Held if self.awaits_acknowledgement() => Some(self.patience),
+            Stage::Queued(_) | Stage::Held if self.awaits_acknowledgement() => {
+                return self.socket.set_timeout(Some(self.patience));
+            }
             Stage::Queued(_) | Stage::Held => self.keep_alive.map(|it| it.patience()),
         };
         self.socket.set_timeout(bound.map(clock::dilate));
@@ -155,8 +167,9 @@ impl Connection {
     pub(super) fn take_effect(&mut self, now: Duration, effects: &Effects) {
         self.is_abortive = effects.is_abortive;
         self.connect_patience = effects.connect_patience;
-        self.patience = effects.user_timeout.unwrap_or(SILENCE);
+        self.patience = clock::dilate(effects.user_timeout.unwrap_or(SILENCE));
         self.socket.set_hop_limit(effects.hop_limit);
+        self.template = None;
         if self.keep_alive != effects.keep_alive {
             self.set_keep_alive(now, effects.keep_alive);
         }

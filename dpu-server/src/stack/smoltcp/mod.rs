@@ -5,6 +5,7 @@
 //! | `tcp`, `egress` | from a frame to its connection, and back; pure: no port, no clock |
 //! | `flows` | which connection a segment is of |
 //! | `calls`, `sockets`, `listener`, `options` | the socket calls on it |
+//! | `deliver` | the short way of one message to many connections |
 //! | `ahead` | what these will look at, asked for before |
 //! | `link`, `neighbors`, `path` | Ethernet, ARP, neighbour discovery; what the way carries |
 //! | `segment`, `guard` | what is looked at, and put right, before smoltcp sees a segment |
@@ -19,6 +20,7 @@ mod budget;
 mod calls;
 mod clock;
 mod connection;
+mod deliver;
 mod device;
 mod egress;
 mod emit;
@@ -46,6 +48,7 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use smoltcp::wire::IpCidr;
 
+use self::deliver::Sums;
 use self::tcp::{Setup, Tcp};
 use super::{
     AcceptError, Batch, End, Ends, Event, Key, Memory, Received, Sends, Sent, Stack, Watch, watches,
@@ -63,6 +66,11 @@ const PORT: u64 = u64::MAX;
 /// How soon a port that takes no more frames is tried again.
 const FULL_PAUSE: Duration = Duration::from_micros(200);
 
+/// How many deliveries ahead a connection is asked for.
+const FAR: usize = 12;
+/// How many deliveries ahead what a connection points to is asked for, once it is there itself.
+const NEAR: usize = 4;
+
 /// See the module.
 pub struct Smoltcp<P> {
     tcp: Tcp,
@@ -73,6 +81,7 @@ pub struct Smoltcp<P> {
     /// Taken from bursts that went on after the last wait.
     may_have_more: bool,
     sends: Sends,
+    sums: Sums,
 }
 
 impl<P: Port> Smoltcp<P> {
@@ -101,6 +110,7 @@ impl<P: Port> Smoltcp<P> {
             start: Instant::now(),
             may_have_more: true,
             sends: Sends::default(),
+            sums: Sums::default(),
         })
     }
 
@@ -225,6 +235,34 @@ impl<P: Port> Stack for Smoltcp<P> {
         self.sends.batched += batch.len() as u64;
         // Kicked when the card waits: once for all it has to send now.
         self.tcp.flush(now, transmit);
+    }
+
+    const DELIVERS: bool = true;
+
+    fn deliver<'c>(
+        &mut self,
+        deliveries: impl Iterator<Item = (Key, u32, &'c [u8])> + Clone,
+        refused: &mut Vec<u32>,
+    ) {
+        refused.clear();
+        self.sums.clear();
+        let now = clock::instant(self.now());
+        let (_, transmit) = self.port.halves();
+        let mut far = deliveries.clone().skip(FAR);
+        let mut near = deliveries.clone().skip(NEAR);
+        for (place, (key, message, bytes)) in deliveries.enumerate() {
+            if let Some((later, ..)) = far.next() {
+                self.tcp.expect_delivery(later, false);
+            }
+            if let Some((later, ..)) = near.next() {
+                self.tcp.expect_delivery(later, true);
+            }
+            let sum = self.sums.of(message, bytes);
+            if !self.tcp.deliver(now, key, bytes, sum, transmit) {
+                refused.push(place as u32);
+            }
+            self.sends.batched += 1;
+        }
     }
 
     fn expect(&self, key: Key) {

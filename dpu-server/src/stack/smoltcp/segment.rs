@@ -11,7 +11,7 @@ use smoltcp::wire::{
 };
 
 /// The hop limit, or time to live, of what is sent.
-const HOP_LIMIT: u8 = 64;
+pub(super) const HOP_LIMIT: u8 = 64;
 
 /// Names a connection: both ends, as they stand in its segments.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -57,7 +57,7 @@ pub(super) struct Tcp {
     /// What has no connection is answered from here: ICMP, and segments of unknown flows.
     nobody: SocketSet<'static>,
     pub(super) link: Link,
-    capabilities: Capabilities,
+    pub(super) capabilities: Capabilities,
     pub(super) flows: Flows,
     pub(super) connections: Slab<Connection>,
     pub(super) budget: Budget,

@@ -66,7 +66,7 @@ impl Wire {
         let mut queue = Queue::default();
         let part = [IoSlice::new(bytes)];
         let sent = self.ends[end].send(self.now, key, &part, &mut queue);
-        self.send(1 - end, queue);
+        self.carry(1 - end, queue);
         sent
     }
 
@@ -76,7 +76,7 @@ impl Wire {
             let mut queue = Queue::default();
             self.ends[end].expire(self.now);
             self.ends[end].flush(self.now, &mut queue);
-            self.send(1 - end, queue);
+            self.carry(1 - end, queue);
         }
         while let Some(entry) = self.under_way.first_entry() {
             if entry.key().0 > self.now {
@@ -86,7 +86,7 @@ impl Wire {
             let mut queue = Queue::default();
             self.ends[to].frame(self.now, &mut frame, &mut queue);
             self.ends[to].flush(self.now, &mut queue);
-            self.send(1 - to, queue);
+            self.carry(1 - to, queue);
         }
     }
 
@@ -99,7 +99,7 @@ impl Wire {
         true
     }
 
-    fn send(&mut self, to: usize, queue: Queue) {
+    pub(super) fn carry(&mut self, to: usize, queue: Queue) {
         for frame in queue.frames {
             let Faults { lost, repeated, overtaken, delay } = self.faults;
             let copies =

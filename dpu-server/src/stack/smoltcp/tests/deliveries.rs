@@ -1,0 +1,160 @@
+//! Messages that leave at once are what the long way would have made of them, or they are refused.
+
+use std::io::IoSlice;
+
+use super::wire::{Faults, Rng, Wire};
+use super::{LISTENER, PORT, Queue, at, milliseconds};
+use crate::stack::smoltcp::clock;
+use crate::stack::smoltcp::segment::{Arrival, arrival};
+use crate::stack::{Key, Received, Sent};
+use mqttshim_port::Checksums;
+use smoltcp::wire::checksum;
+
+const CLIENT: Key = Key(1);
+const SERVED: Key = Key(2);
+
+fn connected(address: &str, faults: Faults, seed: u64) -> Wire {
+    let mut wire = Wire::new(faults, seed);
+    wire.ends[0].connect(wire.now, CLIENT, 0, at(address, PORT), &[]).unwrap();
+    wire.settle();
+    while wire.ends[1].accept(wire.now, LISTENER, SERVED).is_err() {
+        assert!(wire.sleep());
+        wire.settle();
+    }
+    wire
+}
+
+/// The frames of the server's send of a message.
+fn sent(wire: &mut Wire, message: &[u8]) -> Vec<Vec<u8>> {
+    let mut queue = Queue::default();
+    let sent = wire.ends[1].send(wire.now, SERVED, &[IoSlice::new(message)], &mut queue);
+    assert_eq!(sent, Sent::Bytes(message.len()));
+    queue.frames
+}
+
+/// The frame of its delivery, if it was not refused.
+fn delivered(wire: &mut Wire, message: &[u8]) -> Option<Vec<u8>> {
+    let mut queue = Queue::default();
+    let now = clock::instant(wire.now);
+    let sum = checksum::data(message);
+    let is_sent = wire.ends[1].deliver(now, SERVED, message, sum, &mut queue);
+    assert_eq!(queue.frames.len(), usize::from(is_sent));
+    queue.frames.pop()
+}
+
+/// Whether its checksums are, and it is a whole segment.
+fn is_right(frame: &[u8]) -> bool {
+    matches!(arrival(&frame[14..], Checksums::Unknown), Arrival::Segment(_))
+}
+
+/// Two connections begin with other numbers.
+fn without_numbers(frame: &Vec<u8>) -> Vec<u8> {
+    let tcp_at = if frame[12..14] == [8, 0] { 34 } else { 54 };
+    let mut frame = frame.clone();
+    frame[tcp_at + 4..tcp_at + 12].fill(0);
+    frame[tcp_at + 16..tcp_at + 18].fill(0);
+    frame
+}
+
+#[test]
+fn a_delivery_is_the_frame_that_a_send_makes() {
+    for address in ["10.0.0.1", "fd00::1"] {
+        for length in [1, 2, 7, 64, 99, 1000] {
+            let (mut one, mut other) = (
+                connected(address, Faults::default(), 1),
+                connected(address, Faults::default(), 1),
+            );
+            let mut rng = Rng(length as u64);
+            for round in 0..20 {
+                let message: Vec<u8> = (0..length).map(|_| rng.next() as u8).collect();
+                let expected = sent(&mut one, &message);
+                let frame = delivered(&mut other, &message);
+                // Ten full segments are the first window (RFC 6928); what does not fit goes the long way.
+                match frame {
+                    Some(frame) => {
+                        assert!(is_right(&frame), "{address}, {length}, {round}: {frame:?}");
+                        let expected: Vec<_> = expected.iter().map(without_numbers).collect();
+                        let got = vec![without_numbers(&frame)];
+                        assert_eq!(got, expected, "{address}, {length}, {round}");
+                    }
+                    None => {
+                        assert_eq!(sent(&mut other, &message).len(), expected.len());
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_message_of_more_than_a_segment_is_refused() {
+    for (address, most) in [("10.0.0.1", 1460), ("fd00::1", 1440)] {
+        let mut wire = connected(address, Faults::default(), 1);
+        assert!(delivered(&mut wire, &vec![1; most + 1]).is_none());
+        sent(&mut wire, b"x");
+        assert!(delivered(&mut wire, &vec![1; most]).is_some());
+    }
+}
+
+#[test]
+fn behind_a_refused_delivery_every_later_one_is_refused_until_the_next_send() {
+    let mut wire = connected("10.0.0.1", Faults::default(), 1);
+    assert!(delivered(&mut wire, &[1; 5000]).is_none());
+    assert!(delivered(&mut wire, b"short").is_none());
+    sent(&mut wire, &[1; 1000]);
+    assert!(delivered(&mut wire, b"short").is_some());
+}
+
+#[test]
+fn a_connection_that_is_gone_or_shut_refuses() {
+    let mut wire = connected("10.0.0.1", Faults::default(), 1);
+    wire.ends[1].shutdown(SERVED, mqttshim_schema::How::Write).unwrap();
+    assert!(delivered(&mut wire, b"late").is_none());
+    wire.ends[1].close(SERVED, crate::stack::End::Reset);
+    assert!(delivered(&mut wire, b"later").is_none());
+}
+
+#[test]
+fn messages_arrive_in_order_over_any_wire_whichever_way_each_of_them_goes() {
+    let mut direct = 0;
+    for seed in 0..150 {
+        let lost = [0, 10, 100][seed as usize % 3];
+        let faults = Faults { lost, repeated: 20, overtaken: 50, delay: milliseconds(seed % 20) };
+        let mut wire = connected(["10.0.0.1", "fd00::1"][seed as usize % 2], faults, seed);
+        let mut rng = Rng(!seed);
+        let (mut written, mut received, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+        while written.len() < 60_000 || received.len() < written.len() {
+            if written.len() < 60_000 && waiting.is_empty() {
+                let length = 1 + rng.next() as usize % 1600;
+                let message: Vec<u8> = (0..length).map(|_| rng.next() as u8).collect();
+                written.extend_from_slice(&message);
+                let now = clock::instant(wire.now);
+                let mut queue = Queue::default();
+                let sum = checksum::data(&message);
+                if rng.next() % 4 > 0
+                    && wire.ends[1].deliver(now, SERVED, &message, sum, &mut queue)
+                {
+                    direct += 1;
+                    wire.carry(0, queue);
+                } else {
+                    waiting = message;
+                }
+            }
+            if let Sent::Bytes(count) = wire.writes(1, SERVED, &waiting) {
+                waiting.drain(..count);
+            }
+            wire.settle();
+            let mut buffer = [0; 4096];
+            while let Received::Bytes(count) = wire.ends[0].recv(wire.now, CLIENT, &mut buffer) {
+                received.extend_from_slice(&buffer[..count]);
+            }
+            if !waiting.is_empty() || rng.next().is_multiple_of(3) || written.len() >= 60_000 {
+                wire.sleep();
+                wire.settle();
+            }
+            assert!(wire.now < milliseconds(120_000), "seed {seed}: {} bytes", received.len());
+        }
+        assert!(received == written, "seed {seed}: the bytes differ");
+    }
+    assert!(direct > 1000, "{direct} of all left at once");
+}
