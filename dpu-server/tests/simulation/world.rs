@@ -537,7 +537,9 @@ impl World {
         }
         self.open.clear();
         self.broker.lose_everybody();
-        self.core = Core::new(self.config.clone());
+        // What the next card is told of: the broker has kept sessions.
+        let has_older_sessions = self.clients.iter().any(|client| client.is_kept);
+        self.core = Core::new(CoreConfig { has_older_sessions, ..self.config.clone() });
     }
 
     fn note_counters(&mut self) {
