@@ -23,6 +23,7 @@ small=$(each delivery-64 500 1 6)
 {
   echo "delivery-64 $small"
   echo "delivery-256 $(each delivery-256 500 1 6)"
+  echo "batch-64 $(each batch-64 500 1 6)"
   echo "acknowledgement $(($(each fan-out-64 500 2 22) - small))"
   echo "connect $(each connect 500 1 4)"
   echo "idle-wait $(each idle 1 100 1100)"

@@ -58,7 +58,7 @@ impl Bench {
         self.clients.len()
     }
 
-    pub(super) fn keys(&self) -> impl Iterator<Item = Key> + use<> {
+    pub(super) fn keys(&self) -> impl Iterator<Item = Key> + Clone + use<> {
         (0..self.clients.len()).map(super::key)
     }
 

@@ -6,8 +6,8 @@
 //! .../stack count fan-out-64 1000 20                               one case, for an instruction counter
 //! ```
 //!
-//! A *delivery* is one subscriber's part of a batch handed to the stack, and its frame in the port's memory. An *acknowledgement*
-//! is the frame by which that subscriber's machine confirms it. Times are CPU time of the thread, the median of rounds.
+//! A *delivery* is one subscriber's copy handed to the stack at once, and its frame in the port's memory. Part of a *batch* is what an
+//! outbox offers, which goes by the connection's buffer. An *acknowledgement* is the frame by which that subscriber's machine confirms it. Times are CPU time of the thread, the median of rounds.
 //! `scripts/instructions.sh` counts instructions under valgrind and compares them with `benches/stack/instructions.txt`.
 
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
@@ -68,7 +68,7 @@ fn table(sizes: &[usize]) {
     println!("nanoseconds of CPU; memory in bytes a connection");
     println!(
         "{:>11} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
-        "connections", "64 B", "ack", "256 B", "ack", "connect", "idle wait", "memory"
+        "connections", "64 B", "ack", "256 B", "batch", "connect", "idle wait", "memory"
     );
     for &connections in sizes {
         let mut bench = Bench::new(connections);
@@ -78,15 +78,16 @@ fn table(sizes: &[usize]) {
         let connect = cpu() - start;
         let memory = resident().saturating_sub(memory);
         let rounds = (DELIVERIES / connections).clamp(*ROUNDS.start(), *ROUNDS.end());
-        let (small, small_ack) = fan_out(&mut bench, 64, rounds);
-        let (large, large_ack) = fan_out(&mut bench, 256, rounds);
+        let (small, ack) = fan_out(&mut bench, Way::Delivery, 64, rounds);
+        let (large, _) = fan_out(&mut bench, Way::Delivery, 256, rounds);
+        let (batch, _) = fan_out(&mut bench, Way::Batch, 64, rounds);
         let start = cpu();
         for _ in 0..IDLE_WAITS {
             bench.wait();
         }
         let idle = (cpu() - start) / IDLE_WAITS;
         println!(
-            "{connections:>11} {small:>9.0} {small_ack:>9.0} {large:>9.0} {large_ack:>9.0} {:>9.0} {:>9} {:>9}",
+            "{connections:>11} {small:>9.0} {ack:>9.0} {large:>9.0} {batch:>9.0} {:>9.0} {:>9} {:>9}",
             connect.as_nanos() as f64 / connections as f64,
             idle.as_nanos(),
             memory / connections
@@ -94,13 +95,20 @@ fn table(sizes: &[usize]) {
     }
 }
 
+/// How a message gets to everybody.
+#[derive(Clone, Copy)]
+enum Way {
+    Delivery,
+    Batch,
+}
+
 /// Nanoseconds a delivery, and an acknowledgement.
-fn fan_out(bench: &mut Bench, payload_bytes: usize, rounds: usize) -> (f64, f64) {
+fn fan_out(bench: &mut Bench, way: Way, payload_bytes: usize, rounds: usize) -> (f64, f64) {
     let payload = vec![0x5a; payload_bytes];
     let (mut sends, mut acks) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         let start = cpu();
-        send_to_all(bench, &payload);
+        send_to_all(bench, way, &payload);
         sends.push(cpu() - start);
         bench.prepare_acknowledgements(payload_bytes);
         let start = cpu();
@@ -114,16 +122,26 @@ fn fan_out(bench: &mut Bench, payload_bytes: usize, rounds: usize) -> (f64, f64)
     (each(sends), each(acks))
 }
 
-fn send_to_all(bench: &mut Bench, payload: &[u8]) {
+fn send_to_all(bench: &mut Bench, way: Way, payload: &[u8]) {
     let frames = bench.frames_sent();
-    let mut batch = Batch::default();
-    for key in bench.keys() {
-        batch.push(key, std::iter::once(payload));
+    match way {
+        Way::Delivery => {
+            let mut refused = Vec::new();
+            bench.stack.deliver(bench.keys().map(|key| (key, 0, payload)), &mut refused);
+            assert!(refused.is_empty(), "a connection is full");
+        }
+        Way::Batch => {
+            let mut batch = Batch::default();
+            for key in bench.keys() {
+                batch.push(key, std::iter::once(payload));
+            }
+            let mut sent = std::mem::take(&mut bench.sent);
+            bench.stack.send(&batch, &mut sent);
+            let is_whole = |sent: &Sent| *sent == Sent::Bytes(payload.len());
+            assert!(sent.iter().all(is_whole), "a connection is full");
+            bench.sent = sent;
+        }
     }
-    let mut sent = std::mem::take(&mut bench.sent);
-    bench.stack.send(&batch, &mut sent);
-    assert!(sent.iter().all(|sent| *sent == Sent::Bytes(payload.len())), "a connection is full");
-    bench.sent = sent;
     assert_eq!(bench.frames_sent() - frames, bench.connections() as u64, "not one frame each");
 }
 
@@ -134,10 +152,10 @@ fn count(case: &str, connections: usize, rounds: usize) {
     for _ in 0..rounds {
         match case {
             // The frames of the acknowledgements are ready-made: they cost little beside their handling.
-            "fan-out-64" => exchange(&mut bench, 64, true),
-            "fan-out-256" => exchange(&mut bench, 256, true),
-            "delivery-64" => exchange(&mut bench, 64, false),
-            "delivery-256" => exchange(&mut bench, 256, false),
+            "fan-out-64" => exchange(&mut bench, Way::Delivery, 64, true),
+            "delivery-64" => exchange(&mut bench, Way::Delivery, 64, false),
+            "delivery-256" => exchange(&mut bench, Way::Delivery, 256, false),
+            "batch-64" => exchange(&mut bench, Way::Batch, 64, false),
             "connect" => {
                 bench = Bench::new(connections);
                 bench.connect();
@@ -152,8 +170,8 @@ fn count(case: &str, connections: usize, rounds: usize) {
 }
 
 /// One fan-out, and all acknowledgements, if they are to be counted.
-fn exchange(bench: &mut Bench, payload_bytes: usize, is_acknowledged: bool) {
-    send_to_all(bench, &vec![0x5a; payload_bytes]);
+fn exchange(bench: &mut Bench, way: Way, payload_bytes: usize, is_acknowledged: bool) {
+    send_to_all(bench, way, &vec![0x5a; payload_bytes]);
     if is_acknowledged {
         bench.prepare_acknowledgements(payload_bytes);
         bench.wait_for_all();

@@ -67,9 +67,9 @@ const PORT: u64 = u64::MAX;
 const FULL_PAUSE: Duration = Duration::from_micros(200);
 
 /// How many deliveries ahead a connection is asked for.
-const FAR: usize = 12;
+const FAR: usize = 24;
 /// How many deliveries ahead what a connection points to is asked for, once it is there itself.
-const NEAR: usize = 4;
+const NEAR: usize = 10;
 
 /// See the module.
 pub struct Smoltcp<P> {
