@@ -321,7 +321,7 @@ impl Tcp {
         let connection = &mut self.connections[id as usize];
         let taken = connection.receive(buffer);
         if taken > 0 {
-            connection.shrink();
+            connection.shrink(now, self.budget.is_exhausted());
             self.budget.count(connection);
             // The window may have grown.
             self.schedule(now, id);

@@ -28,6 +28,10 @@ const ORPHAN: Duration = Duration::from_secs(60);
 
 /// What a buffer that became empty keeps of its memory, in bytes: enough for small messages to need no allocation each.
 const KEPT_BYTES: usize = 1024;
+/// The same while the connection has a deadline within [`REST`], which looks at it again.
+const KEPT_BUSY_BYTES: usize = 8 * 1024;
+/// A retransmission time-out, or a few.
+const REST: Duration = Duration::from_secs(1);
 
 /// Most bytes a connection's two buffers hold.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -245,9 +249,12 @@ impl Connection {
         taken
     }
 
-    /// Gives back the memory of buffers that are empty.
-    pub(super) fn shrink(&mut self) {
-        self.socket.shrink(KEPT_BYTES);
+    /// Gives back the memory of buffers that are empty. What is small, and filled and emptied many times a second, keeps its memory
+    /// while the connection is looked at soon again, unless memory `is_short`.
+    pub(super) fn shrink(&mut self, now: Duration, is_short: bool) {
+        let soon = (now + REST).as_millis() as u64;
+        let is_busy = !is_short && self.armed.is_some_and(|at| at <= soon);
+        self.socket.shrink(if is_busy { KEPT_BUSY_BYTES } else { KEPT_BYTES });
     }
 
     /// Nobody holds it any more: FIN after what was sent, or RST where bytes are lost or the holder wants it so.

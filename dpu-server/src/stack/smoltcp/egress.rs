@@ -106,7 +106,7 @@ impl Tcp {
         };
         if connection.socket.state() != state || connection.is_over() {
             // A deadline ended it, or it has said its last.
-            self.noted(id, None);
+            self.noted(now, id, None);
         }
         self.arm(now, id, at);
     }
@@ -121,9 +121,18 @@ impl Tcp {
             {
                 connection.armed = None;
                 self.schedule(now, entry.id);
+                self.settle(now, entry.id);
             }
         }
         self.due = due;
+    }
+
+    /// A connection that has come to rest gives back what it does not need.
+    fn settle(&mut self, now: Duration, id: u32) {
+        if let Some(connection) = self.connections.get_mut(id as usize) {
+            connection.shrink(now, self.budget.is_exhausted());
+            self.budget.count(connection);
+        }
     }
 
     /// When something is due; `None`: nothing ever, by itself.

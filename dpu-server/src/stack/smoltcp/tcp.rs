@@ -314,12 +314,12 @@ impl Tcp {
     /// Something happened to a connection: whoever is concerned is told, and what is due is noted. `reset_in`: a reset came,
     /// and in which state.
     pub(super) fn touched(&mut self, now: Duration, id: u32, reset_in: Option<State>) {
-        self.noted(id, reset_in);
+        self.noted(now, id, reset_in);
         self.schedule(now, id);
     }
 
     /// Something happened to a connection: whoever is concerned is told.
-    pub(super) fn noted(&mut self, id: u32, reset_in: Option<State>) {
+    pub(super) fn noted(&mut self, now: Duration, id: u32, reset_in: Option<State>) {
         self.advance_stage(id);
         let connection = &mut self.connections[id as usize];
         connection.note_fin();
@@ -343,7 +343,7 @@ impl Tcp {
         self.free_flow(id);
         self.tell(id);
         let connection = &mut self.connections[id as usize];
-        connection.shrink();
+        connection.shrink(now, self.budget.is_exhausted());
         self.budget.count(connection);
     }
 

@@ -62,3 +62,15 @@ fn at_the_bound_nobody_is_let_in_and_everybody_who_is_there_goes_on_slowly() {
     hand.says(said("A", 11, theirs.wrapping_add(1), b""));
     assert!(hand.tcp.accept(hand.now, LISTENER, Key(20)).is_ok());
 }
+
+#[test]
+fn a_connection_keeps_a_small_buffer_while_it_is_busy_and_not_when_it_rests() {
+    let mut hand = Hand::new();
+    hand.connects(10);
+    hand.window = 65_000;
+    hand.sends(&[8; 4000]);
+    hand.says(said("A", 11, hand.theirs + 1 + 4000, b""));
+    assert_eq!(hand.tcp.budget.bytes, 4096);
+    hand.waits(milliseconds(1500));
+    assert_eq!(hand.tcp.budget.bytes, 0);
+}
