@@ -21,9 +21,12 @@ pub(crate) fn soon<T: ?Sized>(value: &T) {
 #[inline]
 pub(crate) fn soon_bytes<T>(value: &T, bytes: usize) {
     let start = std::ptr::from_ref(value).cast::<u8>();
-    for offset in (0..bytes.min(size_of::<T>())).step_by(LINE_BYTES) {
+    let bytes = bytes.min(size_of::<T>());
+    for offset in (0..bytes).step_by(LINE_BYTES) {
         line(start.wrapping_add(offset));
     }
+    // Where it begins inside a line, it ends in one more.
+    line(start.wrapping_add(bytes.saturating_sub(1)));
 }
 
 /// Says that what begins here is needed soon, one line of it.

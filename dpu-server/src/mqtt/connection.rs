@@ -288,21 +288,40 @@ impl Connection {
 
 /// Connections by the driver's number. Numbers are dense, so this is an array.
 #[derive(Debug, Default)]
-pub(crate) struct Connections(Vec<Option<Box<Connection>>>);
+pub(crate) struct Connections {
+    open: Vec<Option<Box<Connection>>>,
+    /// Of those the outbox was seen to be idle, and nobody could change that since: a fan-out has these bytes close together, where
+    /// the outboxes are far apart.
+    known_idle: Vec<bool>,
+}
 
 impl Connections {
     pub(crate) fn insert(&mut self, id: ConnId, connection: Connection) {
         let index = id.0 as usize;
-        if index >= self.0.len() {
-            self.0.resize_with(index + 1, || None);
+        if index >= self.open.len() {
+            self.open.resize_with(index + 1, || None);
+            self.known_idle.resize(index + 1, false);
         }
-        self.0[index] = Some(Box::new(connection));
+        self.open[index] = Some(Box::new(connection));
+        self.known_idle[index] = false;
     }
 
-    /// Asks for what tells whether a copy may pass by a connection's outbox.
+    /// Whether a copy may be sent past the connection's outbox ([`Outbox::is_idle`]). No: if there is none.
+    #[inline]
+    pub(crate) fn is_idle(&mut self, id: ConnId) -> bool {
+        let index = id.0 as usize;
+        let Some(known) = self.known_idle.get_mut(index) else { return false };
+        *known = *known || self.open[index].as_ref().is_some_and(|it| it.outbox.is_idle());
+        *known
+    }
+
+    /// Asks for what [`Self::is_idle`] looks at.
     #[inline]
     pub(crate) fn expect_idle(&self, id: ConnId) {
-        if let Some(Some(connection)) = self.0.get(id.0 as usize) {
+        let index = id.0 as usize;
+        if let (Some(false), Some(Some(connection))) =
+            (self.known_idle.get(index), self.open.get(index))
+        {
             connection.outbox.expect_idle();
         }
     }
@@ -310,7 +329,7 @@ impl Connections {
     /// Asks for what queueing a copy looks at: the connection, and if `is_next`, of what it points to.
     #[inline]
     pub(crate) fn expect(&self, id: ConnId, is_next: bool) {
-        let Some(Some(connection)) = self.0.get(id.0 as usize) else { return };
+        let Some(Some(connection)) = self.open.get(id.0 as usize) else { return };
         if is_next {
             connection.outbox.expect();
         } else {
@@ -320,15 +339,17 @@ impl Connections {
     }
 
     pub(crate) fn remove(&mut self, id: ConnId) -> Option<Box<Connection>> {
-        self.0.get_mut(id.0 as usize)?.take()
+        *self.known_idle.get_mut(id.0 as usize)? = false;
+        self.open.get_mut(id.0 as usize)?.take()
     }
 
     pub(crate) fn get(&self, id: ConnId) -> Option<&Connection> {
-        self.0.get(id.0 as usize)?.as_deref()
+        self.open.get(id.0 as usize)?.as_deref()
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, id: ConnId) -> Option<&mut Connection> {
-        self.0.get_mut(id.0 as usize)?.as_deref_mut()
+        *self.known_idle.get_mut(id.0 as usize)? = false;
+        self.open.get_mut(id.0 as usize)?.as_deref_mut()
     }
 }

@@ -318,14 +318,16 @@ impl FanOut<'_> {
     #[inline]
     fn send_one(&mut self, target: &Target, place: usize, qos: u8) {
         let Some(copy) = &self.direct.copies[place] else { return };
+        let is_too_large = copy.packet.len() > target.packet_bytes_max as usize;
+        if self.is_direct && qos == 0 && !is_too_large && self.connections.is_idle(target.conn) {
+            self.direct.deliveries.push((target.conn, place as u32));
+            return;
+        }
         let Some(connection) = self.connections.get_mut(target.conn) else { return };
-        let queued = if copy.packet.len() > target.packet_bytes_max as usize {
+        let queued = if is_too_large {
             Err(DropReason::MaximumPacketSize)
         } else if qos > 0 {
             connection.send_numbered(copy, self.now, self.limits)
-        } else if self.is_direct && connection.outbox.is_idle() {
-            self.direct.deliveries.push((target.conn, place as u32));
-            return;
         } else {
             connection.outbox.push_card(copy, self.now, self.limits)
         };

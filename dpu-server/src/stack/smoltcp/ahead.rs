@@ -5,7 +5,7 @@ use crate::prefetch::{soon, soon_at, soon_bytes};
 use crate::stack::Key;
 
 /// The beginning of a connection that a delivery looks at, in bytes.
-const HOT_BYTES: usize = 512;
+const HOT_BYTES: usize = 448;
 
 impl Tcp {
     /// Asks for the socket that a key names.

@@ -27,15 +27,21 @@ const TCP_BYTES: usize = 20;
 /// Headers without options, at most.
 const HEADERS_MAX: usize = ETHERNET_BYTES + IPV6_BYTES + TCP_BYTES;
 
-/// The headers of a connection's segments.
+/// The headers of a connection's segments; by default of none, to nobody.
 #[derive(Clone, Debug)]
 pub(super) struct Template {
     bytes: [u8; HEADERS_MAX],
-    /// Where the TCP header begins.
+    /// Where the TCP header begins; 0: there is none.
     tcp_at: u8,
     /// The sums that its checksums are of.
     ip_sum: u16,
     tcp_sum: u16,
+}
+
+impl Default for Template {
+    fn default() -> Template {
+        Template { bytes: [0; HEADERS_MAX], tcp_at: 0, ip_sum: 0, tcp_sum: 0 }
+    }
 }
 
 impl Template {
@@ -72,7 +78,7 @@ impl Template {
 
     /// Whether it is of frames to this neighbour.
     fn is_to(&self, mac: Mac) -> bool {
-        self.bytes[..mac.len()] == mac
+        self.tcp_at > 0 && self.bytes[..mac.len()] == mac
     }
 
     /// Bytes of headers behind Ethernet's.
@@ -167,14 +173,12 @@ impl Tcp {
             connection.has_refused = true;
             return false;
         };
-        let template = match &connection.template {
-            Some(template) if template.is_to(mac) => template,
-            _ => {
-                let hop_limit = connection.socket.hop_limit().unwrap_or(HOP_LIMIT);
-                let header = self.link.header(mac);
-                connection.template.insert(Template::new(&header, &connection.flow, hop_limit))
-            }
-        };
+        if !connection.template.is_to(mac) {
+            let hop_limit = connection.socket.hop_limit().unwrap_or(HOP_LIMIT);
+            let header = self.link.header(mac);
+            connection.template = Template::new(&header, &connection.flow, hop_limit);
+        }
+        let template = &connection.template;
         let mss = self.capabilities.mtu - template.packet_headers();
         connection.socket.set_timeout(Some(connection.patience));
         let Some(segment) = connection.socket.send_at_once(now, mss, message) else {
