@@ -93,8 +93,12 @@ impl<P: Port> Smoltcp<P> {
             capabilities: port.capabilities(),
             seed: u64::from_ne_bytes(seed),
         };
+        let mut tcp = Tcp::new(setup);
+        if let Some(bytes) = P::Transmit::UNFINISHED_BYTES_MAX {
+            tcp.leave_cutting(bytes);
+        }
         Ok(Smoltcp {
-            tcp: Tcp::new(setup),
+            tcp,
             port,
             epoll,
             ready: Vec::with_capacity(EVENTS_MAX),

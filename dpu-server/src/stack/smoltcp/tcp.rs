@@ -11,11 +11,13 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use rustix::io::Errno;
 use slab::Slab;
 use smoltcp::iface::{Config, Interface, SocketSet};
+use smoltcp::phy::{PacketMeta, SegmentationCapabilities};
 use smoltcp::socket::tcp::State;
 use smoltcp::wire::{HardwareAddress, IpCidr, TcpControl, TcpSeqNumber as Number};
 
@@ -101,6 +103,14 @@ impl Tcp {
         }
     }
 
+    /// Lets packets of at most so many bytes be cut into segments by the port.
+    pub(super) fn leave_cutting(&mut self, packet_bytes_max: usize) {
+        let mut left = SegmentationCapabilities::default();
+        left.tcpv4 = NonZeroUsize::new(packet_bytes_max);
+        left.tcpv6 = left.tcpv4;
+        self.iface.context().set_segmentation(left);
+    }
+
     /// A frame arrived.
     pub(super) fn frame(&mut self, now: Duration, frame: &mut [u8], out: &mut impl Transmit) {
         let Frame::Packet(packet, from) = self.link.receive(frame, out) else {
@@ -180,7 +190,8 @@ impl Tcp {
         if let Some((ip, says)) = answer
             && out.has_room()
         {
-            emit(out, &self.link.header(connection.mac.unwrap_or_default()), &ip, &says);
+            let header = self.link.header(connection.mac.unwrap_or_default());
+            emit(out, &header, &ip, &says, PacketMeta::default());
         }
     }
 

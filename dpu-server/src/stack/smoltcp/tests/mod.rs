@@ -9,6 +9,7 @@ mod memory;
 mod paths;
 mod silence;
 mod streams;
+mod unfinished;
 mod wire;
 
 use std::net::{IpAddr, SocketAddr};
