@@ -46,6 +46,7 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use smoltcp::wire::IpCidr;
 
+pub use self::budget::BufferBytes;
 use self::tcp::{Setup, Tcp};
 use super::{
     AcceptError, Batch, End, Ends, Event, Key, Memory, Received, Sends, Sent, Stack, Watch, watches,
@@ -106,6 +107,13 @@ impl<P: Port> Smoltcp<P> {
             may_have_more: true,
             sends: Sends::default(),
         })
+    }
+
+    /// Bounds the buffers of connections that begin from now on, and the memory of all.
+    #[must_use]
+    pub fn with_buffers(mut self, bytes: &BufferBytes) -> Self {
+        self.tcp.bound_buffers(bytes);
+        self
     }
 
     /// The port, for whoever plays the network on its other side.

@@ -21,7 +21,7 @@ use smoltcp::phy::{PacketMeta, SegmentationCapabilities};
 use smoltcp::socket::tcp::State;
 use smoltcp::wire::{HardwareAddress, IpCidr, TcpControl, TcpSeqNumber as Number};
 
-use super::budget::Budget;
+use super::budget::{Budget, BufferBytes};
 use super::clock;
 use super::connection::{Connection, Stage};
 use super::device::{OnePacket, capabilities};
@@ -93,7 +93,7 @@ impl Tcp {
             capabilities: setup.capabilities,
             flows: Flows::default(),
             connections: Slab::new(),
-            budget: Budget::default(),
+            budget: Budget::new(BufferBytes::default().total_max),
             sockets: Sockets::new(setup.seed),
             wheel: Wheel::new(),
             due: Vec::new(),
@@ -101,6 +101,12 @@ impl Tcp {
             searches: Vec::new(),
             events: Vec::new(),
         }
+    }
+
+    /// Bounds buffers from now on.
+    pub(super) fn bound_buffers(&mut self, bytes: &BufferBytes) {
+        self.budget.bound(bytes.total_max);
+        self.sockets.usual = bytes.each();
     }
 
     /// Lets packets of at most so many bytes be cut into segments by the port.
