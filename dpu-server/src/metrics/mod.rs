@@ -212,6 +212,7 @@ fn readings(snapshot: &Snapshot, mut tell: impl FnMut(&'static Family, &[&'stati
     tell(&OPAQUE, &[], core.turned_opaque);
     tell(&SENDS, &["io_uring"], survey.sends.batched);
     tell(&SENDS, &["plain"], survey.sends.plain);
+    tell(&SENDS, &["frames"], survey.sends.framed);
     tell(&BUFFERS, &[], survey.memory.bytes);
     tell(&REFUSED, &["connection"], survey.memory.connections_refused);
     tell(&REFUSED, &["segment"], survey.memory.segments_dropped);

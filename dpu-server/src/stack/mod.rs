@@ -249,4 +249,6 @@ pub struct Sends {
     pub batched: u64,
     /// One system call each.
     pub plain: u64,
+    /// As frames of our own TCP/IP.
+    pub framed: u64,
 }

@@ -234,7 +234,7 @@ impl<P: Port> Stack for Smoltcp<P> {
         for (key, part) in batch.iter() {
             sent.push(self.tcp.send(now, key, part, transmit));
         }
-        self.sends.batched += batch.len() as u64;
+        self.sends.framed += batch.len() as u64;
         // Kicked when the card waits: once for all it has to send now.
         self.tcp.flush(now, transmit);
     }
