@@ -45,6 +45,15 @@ pub enum Checksums {
     Right,
 }
 
+/// Frames that were lost since a port was opened, because there was no room for them.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Lost {
+    /// They arrived, as far as is known behind the port.
+    pub arrived: u64,
+    /// They were to leave.
+    pub leaving: u64,
+}
+
 /// Frames that arrived.
 pub trait Receive {
     /// Hands at most `frames_max` frames to `each`, in order, and gives their memory back. Says how many there were.
@@ -117,6 +126,11 @@ pub trait Port {
 
     /// The card's own address on it.
     fn mac(&self) -> Mac;
+
+    /// What was lost.
+    fn lost(&self) -> Lost {
+        Lost::default()
+    }
 
     /// Readable while frames wait.
     fn readiness(&self) -> BorrowedFd<'_>;

@@ -38,6 +38,8 @@ fn busy() -> Snapshot {
     snapshot.survey.memory.bytes = 32;
     snapshot.survey.memory.connections_refused = 33;
     snapshot.survey.memory.segments_dropped = 34;
+    snapshot.survey.lost.arrived = 36;
+    snapshot.survey.lost.leaving = 37;
     snapshot.survey.sessions_open = 16;
     snapshot.survey.sessions_ended = 17;
     snapshot.survey.slow = ByReason([18; Reason::ALL.len()]);

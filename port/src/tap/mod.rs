@@ -5,6 +5,7 @@
 //! left out, in both directions: the kernel cuts and finishes what leaves it again by a device that does not.
 //! Source: Documentation/networking/tuntap.rst, linux/virtio_net.h.
 
+mod dropped;
 mod header;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,8 +13,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use self::dropped::Dropped;
 use self::header::HEADER_BYTES;
-use crate::{Capabilities, Checksums, Mac, Port, Receive, Transmit, Unfinished, sys};
+use crate::{Capabilities, Checksums, Lost, Mac, Port, Receive, Transmit, Unfinished, sys};
 
 const DEVICE: &str = "/dev/net/tun";
 /// Bytes before a packet on Ethernet.
@@ -68,6 +70,7 @@ pub struct Tap {
     transmit: Outgoing,
     mac: Mac,
     mtu: usize,
+    dropped: Dropped,
 }
 
 /// The receiving half.
@@ -85,6 +88,7 @@ pub struct Outgoing {
     /// A header and a frame.
     frame: Vec<u8>,
     is_gone: Option<Errno>,
+    lost: u64,
 }
 
 impl Tap {
@@ -118,9 +122,10 @@ impl Tap {
         let room = || vec![0; HEADER_BYTES + ETHERNET_BYTES + PACKET_BYTES_MAX];
         Ok(Tap {
             receive: Incoming { device, frame: room() },
-            transmit: Outgoing { device: copy, frame: room(), is_gone: None },
+            transmit: Outgoing { device: copy, frame: room(), is_gone: None, lost: 0 },
             mac,
             mtu,
+            dropped: Dropped::of(name),
         })
     }
 }
@@ -166,8 +171,9 @@ impl Outgoing {
         self.frame[..HEADER_BYTES].copy_from_slice(&header);
         let outcome = fill(&mut self.frame[HEADER_BYTES..end]);
         match rustix::io::write(&self.device, &self.frame[..end]) {
-            // An interface that is down takes nothing (EIO), a full one neither: frames are lost on any link.
-            Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::IO | Errno::NOBUFS | Errno::NOMEM) => {}
+            // An interface that is down takes nothing (EIO), nor does a call that a signal ends: frames are lost on any link.
+            Ok(_) | Err(Errno::INTR | Errno::IO) => {}
+            Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => self.lost += 1,
             Err(error) => self.is_gone = Some(error),
         }
         outcome
@@ -213,6 +219,10 @@ impl Port for Tap {
 
     fn mac(&self) -> Mac {
         self.mac
+    }
+
+    fn lost(&self) -> Lost {
+        Lost { arrived: self.dropped.count(), leaving: self.transmit.lost }
     }
 
     fn readiness(&self) -> BorrowedFd<'_> {

@@ -51,7 +51,7 @@ use self::tcp::{Setup, Tcp};
 use super::{
     AcceptError, Batch, End, Ends, Event, Key, Memory, Received, Sends, Sent, Stack, Watch, watches,
 };
-use mqttshim_port::{Port, Receive, Transmit};
+use mqttshim_port::{Lost, Port, Receive, Transmit};
 
 /// Frames taken between two looks at what is to be sent.
 const BURST_FRAMES: usize = 64;
@@ -288,6 +288,11 @@ impl<P: Port> Stack for Smoltcp<P> {
 
     fn sends(&self) -> Sends {
         self.sends
+    }
+
+    fn lost(&self) -> Lost {
+        let Lost { arrived, leaving } = self.port.lost();
+        Lost { arrived, leaving: leaving + self.tcp.unsent }
     }
 
     fn memory(&self) -> Memory {

@@ -69,6 +69,8 @@ pub(super) struct Tcp {
     pub(super) dirty: VecDeque<u32>,
     pub(super) searches: Vec<Search>,
     pub(super) events: Vec<Event>,
+    /// Answers for which the port had no room; nobody makes them again.
+    pub(super) unsent: u64,
 }
 
 impl Tcp {
@@ -100,6 +102,7 @@ impl Tcp {
             dirty: VecDeque::new(),
             searches: Vec::new(),
             events: Vec::new(),
+            unsent: 0,
         }
     }
 
@@ -193,9 +196,11 @@ impl Tcp {
         let context = self.iface.context();
         context.set_now(clock::instant(now));
         let answer = connection.socket.process(context, &segment.ip(), &segment.says);
-        if let Some((ip, says)) = answer
-            && out.has_room()
-        {
+        if let Some((ip, says)) = answer {
+            if !out.has_room() {
+                self.unsent += 1;
+                return;
+            }
             let header = self.link.header(connection.mac.unwrap_or_default());
             emit(out, &header, &ip, &says, PacketMeta::default());
         }
@@ -204,6 +209,7 @@ impl Tcp {
     /// Answers a packet that belongs to no connection: a ping, or a segment, with RST.
     fn answer(&mut self, now: Duration, packet: &[u8], from: Mac, out: &mut impl Transmit) {
         if !out.has_room() {
+            self.unsent += 1;
             return;
         }
         let mut device = OnePacket {
