@@ -1,6 +1,7 @@
 //! The stack on a virtual clock: two of it on one wire, or one of it and packets made by hand.
 
 mod checksums;
+mod crossings;
 mod floods;
 mod hand;
 mod handshakes;
