@@ -69,7 +69,8 @@ pub enum StartError {
 /// See [`StartError`].
 pub fn run(config: Config) -> Result<(), StartError> {
     let available = descriptors::raise();
-    let sockets_max = descriptors::sockets(config.sockets_max, available, &config.channel)?;
+    let sockets_max =
+        descriptors::sockets(config.sockets_max, available, &config.channel, &config.stack)?;
     let board = Arc::new(Board::default());
     if let Some(address) = &config.metrics {
         let address = metrics::serve(address, Arc::clone(&board))?;
