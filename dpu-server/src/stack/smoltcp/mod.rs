@@ -3,7 +3,7 @@
 //! | | |
 //! |---|---|
 //! | `tcp`, `egress` | from a frame to its connection, and back; pure: no port, no clock |
-//! | `flows` | which connection a segment is of |
+//! | `flows`, `names` | which connection a segment is of, and which names are taken |
 //! | `calls`, `sockets`, `listener`, `options` | the socket calls on it |
 //! | `ahead` | what these will look at, asked for before |
 //! | `link`, `neighbors`, `path` | Ethernet, ARP, neighbour discovery; what the way carries |
@@ -28,6 +28,7 @@ mod guard;
 pub mod harness;
 mod link;
 mod listener;
+mod names;
 mod neighbors;
 mod options;
 mod path;

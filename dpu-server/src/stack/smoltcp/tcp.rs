@@ -29,7 +29,7 @@ use super::emit::emit;
 use super::flows::Flows;
 use super::guard::{Verdict, judge};
 use super::link::{Frame, Link};
-use super::listener::{HALF_OPEN_MAX, Name};
+use super::listener::HALF_OPEN_MAX;
 use super::neighbors::Search;
 use super::path::too_big;
 use super::segment::{Arrival, Flow, Segment, arrival};
@@ -287,11 +287,6 @@ impl Tcp {
         let id = self.connections.insert(connection) as u32;
         self.flows.insert(id, &self.connections);
         id
-    }
-
-    /// Whether a connection has the name (`bind(2)`, EADDRINUSE).
-    pub(super) fn is_in_use(&self, name: &Name) -> bool {
-        self.connections.iter().any(|(_, it)| !it.is_over() && it.name.collides(name))
     }
 
     /// The longest packet that leaves, in bytes.
