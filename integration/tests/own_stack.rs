@@ -46,6 +46,7 @@ on_each_link!(
     a_port_nobody_listens_at_refuses_and_pings_are_answered,
     without_the_right_to_the_port_the_way_that_needs_none_is_named,
     frames_that_find_no_room_are_counted,
+    who_speaks_to_a_card_that_was_killed_and_started_again_is_reset,
 );
 
 fn start(folder: &Folder, link: Link) -> Card {
@@ -199,6 +200,23 @@ fn frames_that_find_no_room_are_counted(link: Link) {
         hello(ADDRESSES[1], echo.port());
         lost(it) > 100.0
     });
+}
+
+fn who_speaks_to_a_card_that_was_killed_and_started_again_is_reset(link: Link) {
+    needs!("python3");
+    let folder = Folder::new();
+    let Some(_namespace) = Namespace::enter(link) else { return };
+    let mut card = start(&folder, link);
+    let echo = Echo::start(&folder, &card);
+    let mut streams = ADDRESSES.map(|text| TcpStream::connect(address(text, echo.port())).unwrap());
+    card.process.kill();
+    let _next = start(&folder, link);
+    for stream in &mut streams {
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.write_all(b"are you there?").unwrap();
+        let refused = stream.read(&mut [0; 9]).unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionReset);
+    }
 }
 
 /// A dpu-server that is expected to say why it cannot.
