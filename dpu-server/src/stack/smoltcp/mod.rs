@@ -6,7 +6,7 @@
 //! | `flows`, `names` | which connection a segment is of, and which names are taken |
 //! | `calls`, `sockets`, `listener`, `options` | the socket calls on it |
 //! | `ahead` | what these will look at, asked for before |
-//! | `link`, `neighbors`, `path` | Ethernet, ARP, neighbour discovery; what the way carries |
+//! | `link`, `neighbors`, `path` | Ethernet, ARP, neighbour discovery; what routers tell of the way |
 //! | `segment`, `guard` | what is looked at, and put right, before smoltcp sees a segment |
 //! | `connection`, `emit`, `device`, `clock` | one smoltcp socket and what it needs |
 //! | `budget` | the memory of all buffers together |

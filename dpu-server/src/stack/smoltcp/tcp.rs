@@ -31,7 +31,7 @@ use super::guard::{Verdict, judge};
 use super::link::{Frame, Link};
 use super::listener::HALF_OPEN_MAX;
 use super::neighbors::Search;
-use super::path::too_big;
+use super::path::news;
 use super::segment::{Arrival, Flow, Segment, arrival};
 use super::sockets::Sockets;
 use super::wheel::{Due, Wheel};
@@ -130,8 +130,8 @@ impl Tcp {
             Arrival::Segment(segment) if self.link.is_own(segment.flow.local.ip()) => {
                 self.segment(now, segment, packet, from, out);
             }
-            Arrival::Other => match too_big(packet) {
-                Some(told) => self.narrow(&told),
+            Arrival::Other => match news(packet) {
+                Some(news) => self.heed(&news),
                 None => self.answer(now, packet, from, out),
             },
             Arrival::Segment(_) | Arrival::Broken => {}
