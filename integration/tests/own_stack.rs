@@ -285,15 +285,20 @@ fn the_kernel_keeps_what_is_its_own() {
     let folder = Folder::new();
     let Some(_namespace) = Namespace::enter(Link::Veth) else { return };
     let _card = start(&folder, Link::Veth);
-    // Link-local addresses are an interface's own, so this one is reached through the pair, in one namespace.
-    let kernel = wait::until("the kernel has its address", || {
-        let told = ip(&["-6", "-o", "address", "show", "dev", CARD_INTERFACE, "scope", "link"]);
-        if told.contains("tentative") {
-            return None;
-        }
-        let (_, rest) = told.split_once("inet6 ")?;
-        rest.split('/').next().map(str::to_owned)
-    });
+    // Link-local addresses are an interface's own, so this one is reached through the pair, in one namespace; from the other end's, without
+    // which a client would take an address that is not at the pair's end alone.
+    let own = |interface| {
+        wait::until("an interface has its address", || {
+            let told = ip(&["-6", "-o", "address", "show", "dev", interface, "scope", "link"]);
+            if told.contains("tentative") {
+                return None;
+            }
+            let (_, rest) = told.split_once("inet6 ")?;
+            rest.split('/').next().map(str::to_owned)
+        })
+    };
+    own(INTERFACE);
+    let kernel = own(CARD_INTERFACE);
     let at = format!("{kernel}%{INTERFACE}");
     let output = Command::new("ping").args(["-6", "-c", "2", "-i", "0.2", "-W", "5", &at]).output();
     let said = String::from_utf8_lossy(&output.unwrap().stdout).into_owned();
