@@ -121,6 +121,17 @@ struct Run {
     /// are: ethtool -K INTERFACE rxvlan off.
     #[arg(long, value_name = "ID")]
     vlan: Option<u16>,
+    /// How much memory the buffers of all connections of --stack smoltcp take together, in bytes. Beyond it no connection begins, and of
+    /// those there are each has 2 KiB each way [default: 268435456].
+    #[arg(long, value_name = "BYTES")]
+    buffers_bytes_max: Option<usize>,
+    /// How much one client of --stack smoltcp may have sent that the broker has not read, in bytes, if the broker does not set SO_RCVBUF
+    /// [default: 65535].
+    #[arg(long, value_name = "BYTES")]
+    receive_buffer_bytes: Option<usize>,
+    /// How much may be on its way to one client of --stack smoltcp, in bytes, if the broker does not set SO_SNDBUF [default: 65536].
+    #[arg(long, value_name = "BYTES")]
+    send_buffer_bytes: Option<usize>,
     /// How the card learns who may receive what. `observed`: from what the broker delivers; on brokers other than mosquitto a topic
     /// is the card's only where every subscriber is served. `suback`: a granted SUBACK is permission; for brokers that authorise
     /// at SUBSCRIBE and PUBLISH [default: observed].
@@ -170,6 +181,9 @@ impl Run {
             address: (!self.address.is_empty()).then_some(self.address),
             gateway: self.gateway,
             vlan: self.vlan,
+            buffers_bytes_max: self.buffers_bytes_max,
+            receive_buffer_bytes: self.receive_buffer_bytes,
+            send_buffer_bytes: self.send_buffer_bytes,
             trust: self.trust,
             queue_qos0_messages: self.queue_qos0_messages,
             older_sessions: self.older_sessions,
@@ -293,6 +307,22 @@ mod tests {
         ] {
             let line = RUN_HELP.lines().find(|line| line.trim_start().starts_with(key)).unwrap();
             assert!(line.ends_with(&format!("[{value}]")), "{line}, and it is {value}");
+        }
+    }
+
+    #[test]
+    fn help_says_what_buffers_take_if_nothing_is_set() {
+        let mut command = Cli::command();
+        let run = command.find_subcommand_mut("run").unwrap();
+        let is = crate::stack::smoltcp::BufferBytes::default();
+        for (name, value) in [
+            ("buffers_bytes_max", is.total_max),
+            ("receive_buffer_bytes", is.receive),
+            ("send_buffer_bytes", is.send),
+        ] {
+            let argument = run.get_arguments().find(|it| it.get_id() == name).unwrap();
+            let help = argument.get_long_help().or(argument.get_help()).unwrap().to_string();
+            assert!(help.ends_with(&format!("[default: {value}]")), "{help}, and it is {value}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::config::ChannelChoice;
+use crate::config::{ChannelChoice, StackConfig};
 
 /// Descriptors that are not sockets: logs, epoll sets, the ring, sessions, scrapers.
 const RESERVED: u64 = 128;
@@ -41,7 +41,7 @@ pub fn raise() -> u64 {
     }
 }
 
-/// The number of sockets that `available` descriptors carry, or that was asked for.
+/// The number of sockets that `available` descriptors carry, or that was asked for. Connections of our own TCP/IP need none here.
 ///
 /// # Errors
 /// [`TooFew`] when that is more than there can be.
@@ -49,13 +49,13 @@ pub fn sockets(
     asked: Option<usize>,
     available: u64,
     channel: &ChannelChoice,
+    stack: &StackConfig,
 ) -> Result<usize, TooFew> {
-    // The agent inside this process holds the host's end of each socket too.
-    let each = match channel {
-        ChannelChoice::Local => 2,
-        ChannelChoice::Emulated(_) => 1,
-    };
-    let possible = (available.saturating_sub(RESERVED) / each).min(SOCKETS_MAX);
+    // The agent inside this process holds the host's end of each socket, a stack of the kernel's the client's.
+    let ends = [*channel == ChannelChoice::Local, *stack == StackConfig::Kernel];
+    let each = ends.into_iter().filter(|is_here| *is_here).count() as u64;
+    let possible = available.saturating_sub(RESERVED).checked_div(each).unwrap_or(SOCKETS_MAX);
+    let possible = possible.min(SOCKETS_MAX);
     let sockets = asked.map_or(possible.max(SOCKETS_MIN), |asked| asked as u64);
     if sockets > possible {
         let needed = sockets * each + RESERVED;
@@ -68,20 +68,43 @@ pub fn sockets(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::PortChoice;
+    use crate::stack::smoltcp::BufferBytes;
 
     const LOCAL: ChannelChoice = ChannelChoice::Local;
+    const KERNEL: StackConfig = StackConfig::Kernel;
+
+    fn elsewhere() -> ChannelChoice {
+        ChannelChoice::Emulated("x".into())
+    }
+
+    fn our_own() -> StackConfig {
+        StackConfig::Smoltcp {
+            port: PortChoice::Tap("mq0".to_owned()),
+            addresses: Vec::new(),
+            gateway: None,
+            vlan: None,
+            buffers: BufferBytes::default(),
+        }
+    }
 
     #[test]
     fn without_a_wish_there_are_as_many_sockets_as_descriptors_allow() {
-        assert_eq!(sockets(None, 1128, &LOCAL), Ok(500));
-        assert_eq!(sockets(None, 1128, &ChannelChoice::Emulated("x".into())), Ok(1000));
-        assert_eq!(sockets(None, u64::MAX, &LOCAL), Ok(1 << 20));
+        assert_eq!(sockets(None, 1128, &LOCAL, &KERNEL), Ok(500));
+        assert_eq!(sockets(None, 1128, &elsewhere(), &KERNEL), Ok(1000));
+        assert_eq!(sockets(None, u64::MAX, &LOCAL, &KERNEL), Ok(1 << 20));
+    }
+
+    #[test]
+    fn connections_of_our_own_tcp_need_no_descriptor_of_the_card_s() {
+        assert_eq!(sockets(None, 1128, &LOCAL, &our_own()), Ok(1000));
+        assert_eq!(sockets(None, 1128, &elsewhere(), &our_own()), Ok(1 << 20));
     }
 
     #[test]
     fn a_wish_holds_up_to_the_last_descriptor() {
-        assert_eq!(sockets(Some(500), 1128, &LOCAL), Ok(500));
-        let few = sockets(Some(501), 1128, &LOCAL).unwrap_err();
+        assert_eq!(sockets(Some(500), 1128, &LOCAL, &KERNEL), Ok(500));
+        let few = sockets(Some(501), 1128, &LOCAL, &KERNEL).unwrap_err();
         assert_eq!(few, TooFew { sockets: 501, needed: 1130, available: 1128, possible: 500 });
         let text = few.to_string();
         assert!(text.contains("1130") && text.contains("1128") && text.contains("500"), "{text}");
@@ -89,8 +112,9 @@ mod tests {
 
     #[test]
     fn a_process_that_may_have_almost_nothing_is_refused() {
-        assert!(sockets(None, RESERVED + 2 * SOCKETS_MIN, &LOCAL).is_ok());
-        assert!(sockets(None, RESERVED + 2 * SOCKETS_MIN - 1, &LOCAL).is_err());
-        assert!(sockets(None, 0, &LOCAL).is_err());
+        let least = RESERVED + 2 * SOCKETS_MIN;
+        assert!(sockets(None, least, &LOCAL, &KERNEL).is_ok());
+        assert!(sockets(None, least - 1, &LOCAL, &KERNEL).is_err());
+        assert!(sockets(None, 0, &LOCAL, &KERNEL).is_err());
     }
 }

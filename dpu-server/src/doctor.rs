@@ -59,7 +59,7 @@ pub fn doctor(out: &mut impl Write, config: &Config) -> io::Result<bool> {
 
 fn sockets(config: &Config) -> Finding {
     let available = descriptors::raise();
-    match descriptors::sockets(config.sockets_max, available, &config.channel) {
+    match descriptors::sockets(config.sockets_max, available, &config.channel, &config.stack) {
         Ok(sockets) => {
             let what = format!("descriptors: {available}, enough for {sockets} sockets");
             Finding { is_well: true, what }

@@ -19,7 +19,7 @@ use crate::metrics::{self, Board, ServeError};
 use crate::server::{Host, RunError, Server};
 use crate::stack::Stack;
 use crate::stack::kernel::{Kernel, Uring};
-use crate::stack::smoltcp::Smoltcp;
+use crate::stack::smoltcp::{BufferBytes, Smoltcp};
 use mqttshim_port::Port;
 use mqttshim_port::mem::{Mem, MemError};
 use mqttshim_port::tap::{Tap, TapError};
@@ -69,7 +69,8 @@ pub enum StartError {
 /// See [`StartError`].
 pub fn run(config: Config) -> Result<(), StartError> {
     let available = descriptors::raise();
-    let sockets_max = descriptors::sockets(config.sockets_max, available, &config.channel)?;
+    let sockets_max =
+        descriptors::sockets(config.sockets_max, available, &config.channel, &config.stack)?;
     let board = Arc::new(Board::default());
     if let Some(address) = &config.metrics {
         let address = metrics::serve(address, Arc::clone(&board))?;
@@ -77,20 +78,20 @@ pub fn run(config: Config) -> Result<(), StartError> {
     }
     match &config.stack {
         StackConfig::Kernel => serve(kernel()?, config, sockets_max, board)?,
-        StackConfig::Smoltcp { port, addresses, gateway, vlan } => {
+        StackConfig::Smoltcp { port, addresses, gateway, vlan, buffers } => {
             tracing::info!(%port, addresses = %texts(addresses), "TCP/IP of our own");
             let (addresses, gateway) = (addresses.clone(), *gateway);
             match port {
                 PortChoice::Xdp(name) => {
-                    let stack = own(xdp(name, &addresses, *vlan)?, addresses, gateway)?;
+                    let stack = own(xdp(name, &addresses, *vlan)?, addresses, gateway, buffers)?;
                     serve(stack, config, sockets_max, board)?;
                 }
                 PortChoice::Tap(name) => {
-                    let stack = own(Tap::open(name)?, addresses, gateway)?;
+                    let stack = own(Tap::open(name)?, addresses, gateway, buffers)?;
                     serve(stack, config, sockets_max, board)?;
                 }
                 PortChoice::Mem(path) => {
-                    let stack = own(Mem::listen(path)?, addresses, gateway)?;
+                    let stack = own(Mem::listen(path)?, addresses, gateway, buffers)?;
                     serve(stack, config, sockets_max, board)?;
                 }
             }
@@ -104,8 +105,10 @@ fn own<P: Port>(
     port: P,
     addresses: Vec<IpCidr>,
     gateway: Option<IpAddr>,
+    buffers: &BufferBytes,
 ) -> Result<Smoltcp<P>, StartError> {
-    Smoltcp::new(port, addresses, gateway).map_err(StartError::Stack)
+    let stack = Smoltcp::new(port, addresses, gateway).map_err(StartError::Stack)?;
+    Ok(stack.with_buffers(buffers))
 }
 
 fn xdp(interface: &str, addresses: &[IpCidr], vlan: Option<u16>) -> Result<Xdp, XdpError> {

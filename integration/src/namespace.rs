@@ -11,8 +11,10 @@ use crate::{needs, wait};
 
 /// This end of the link.
 pub const INTERFACE: &str = "mq0";
-/// The card's end of a veth pair.
+/// The card's end of a veth pair, or its TAP device on a bridge.
 pub const CARD_INTERFACE: &str = "mq1";
+/// The bridge's end of the pair whose other end is ours.
+const BRIDGED: &str = "mq2";
 /// The card's addresses, as `--address` takes them.
 pub const CARD: [&str; 2] = ["10.77.0.1/24", "fd77::1/64"];
 /// The kernel's, at this end.
@@ -25,6 +27,9 @@ pub enum Link {
     Tap,
     /// A veth pair, at whose other end the card has what AF_XDP takes from the kernel.
     Veth,
+    /// A TAP device on a bridge, and a device that leaves nothing to others: what comes from the card is cut and finished by the kernel
+    /// on its way, and arrives as it would over a wire.
+    Bridge,
 }
 
 impl Link {
@@ -34,6 +39,7 @@ impl Link {
         match self {
             Link::Tap => format!("tap:{INTERFACE}"),
             Link::Veth => format!("xdp:{CARD_INTERFACE}"),
+            Link::Bridge => format!("tap:{CARD_INTERFACE}"),
         }
     }
 
@@ -44,6 +50,14 @@ impl Link {
             Link::Veth => format!(
                 "link add {INTERFACE} type veth peer name {CARD_INTERFACE}\n\
                  link set {CARD_INTERFACE} up\n"
+            ),
+            Link::Bridge => format!(
+                "tuntap add dev {CARD_INTERFACE} mode tap\n\
+                 link add {INTERFACE} type veth peer name {BRIDGED}\n\
+                 link add mq3 type bridge\n\
+                 link set {CARD_INTERFACE} up master mq3\n\
+                 link set {BRIDGED} up master mq3\n\
+                 link set mq3 up\n"
             ),
         }
     }
@@ -77,8 +91,25 @@ impl Namespace {
         );
         ip("-6", &format!("address add {} dev {INTERFACE} nodad\n", HOST[1]));
         ip("-4", &format!("link set {INTERFACE} up\n"));
+        if link == Link::Bridge {
+            leave_nothing(BRIDGED);
+        }
         Some(Namespace { _held: held })
     }
+}
+
+/// As `ethtool -K INTERFACE tx off`: checksums are made before the device has a frame, and so it is cut before, too.
+const LEAVE_NOTHING: &str = "\
+import ctypes, fcntl, socket, struct, sys
+ETHTOOL_STXCSUM, SIOCETHTOOL = 0x17, 0x8946
+value = ctypes.create_string_buffer(struct.pack('II', ETHTOOL_STXCSUM, 0))
+request = struct.pack('16sP16x', sys.argv[1].encode(), ctypes.addressof(value))
+fcntl.ioctl(socket.socket(), SIOCETHTOOL, request)
+";
+
+fn leave_nothing(interface: &str) {
+    let status = Command::new("python3").args(["-c", LEAVE_NOTHING, interface]).status();
+    assert!(status.is_ok_and(|it| it.success()), "{interface} leaves checksums to others");
 }
 
 /// Makes a namespace and moves this thread into it.

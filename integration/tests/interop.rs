@@ -138,8 +138,8 @@ fn wireshark_finds_no_fault_in_what_the_card_sends(link: Link) {
 }
 
 #[test]
-fn wireshark_finds_no_fault_in_what_the_card_sends_over_tap() {
-    wireshark_finds_no_fault_in_what_the_card_sends(Link::Tap);
+fn wireshark_finds_no_fault_in_what_the_card_sends_over_tap_and_a_bridge() {
+    wireshark_finds_no_fault_in_what_the_card_sends(Link::Bridge);
 }
 
 #[test]

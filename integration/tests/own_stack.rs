@@ -12,16 +12,20 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use mqttshim_integration::echo::Echo;
+use mqttshim_integration::metrics::Metrics;
 use mqttshim_integration::namespace::{CARD, CARD_INTERFACE, INTERFACE, Link, Namespace};
 use mqttshim_integration::{
     Broker, BrokerSetup, Card, Client, Folder, Login, Message, needs, paths, ports, wait,
 };
 use mqttshim_port::xdp::Xdp;
 use mqttshim_port::{Port, Receive, Transmit};
+use rustix::process::Signal;
 
 const ADDRESSES: [&str; 2] = ["10.77.0.1", "fd77::1"];
 const SHORT_CONNECTIONS: usize = 2_000;
 const NOBODY: u32 = 65_534;
+/// More than wait at a card that stands still.
+const FLOOD_FRAMES: &str = "8000";
 
 /// Each case, on each link.
 macro_rules! on_each_link {
@@ -41,6 +45,8 @@ on_each_link!(
     thousands_of_short_connections_leave_nothing,
     a_port_nobody_listens_at_refuses_and_pings_are_answered,
     without_the_right_to_the_port_the_way_that_needs_none_is_named,
+    frames_that_find_no_room_are_counted,
+    who_speaks_to_a_card_that_was_killed_and_started_again_is_reset,
 );
 
 fn start(folder: &Folder, link: Link) -> Card {
@@ -129,14 +135,19 @@ fn thousands_of_short_connections_leave_nothing(link: Link) {
     let echo = Echo::start(&folder, &card);
     let port = echo.port();
     for number in 0..SHORT_CONNECTIONS {
-        let mut stream = TcpStream::connect(address(ADDRESSES[number % 2], port)).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        stream.write_all(b"hello").unwrap();
-        let mut back = [0; 5];
-        stream.read_exact(&mut back).unwrap();
-        assert_eq!(&back, b"hello");
+        hello(ADDRESSES[number % 2], port);
     }
     card.await_metrics("every connection is gone", |it| it.sum("mqttshim_connections", &[]) == 0.0);
+}
+
+/// A short connection.
+fn hello(text: &str, port: u16) {
+    let mut stream = TcpStream::connect(address(text, port)).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.write_all(b"hello").unwrap();
+    let mut back = [0; 5];
+    stream.read_exact(&mut back).unwrap();
+    assert_eq!(&back, b"hello");
 }
 
 fn a_port_nobody_listens_at_refuses_and_pings_are_answered(link: Link) {
@@ -167,6 +178,44 @@ fn without_the_right_to_the_port_the_way_that_needs_none_is_named(link: Link) {
     assert!(said.contains("CAP_NET_ADMIN") && said.contains("--stack kernel"), "{said}");
     if link == Link::Veth {
         assert!(said.contains("CAP_BPF") && said.contains("CAP_NET_RAW"), "{said}");
+    }
+}
+
+fn frames_that_find_no_room_are_counted(link: Link) {
+    needs!("ping", "python3");
+    let folder = Folder::new();
+    let Some(_namespace) = Namespace::enter(link) else { return };
+    let mut card = start(&folder, link);
+    let echo = Echo::start(&folder, &card);
+    let lost = |it: &Metrics| it.sum("mqttshim_frames_lost_total", &[r#"direction="in""#]);
+    // It has to be known where the card is, when that stands still.
+    hello(ADDRESSES[1], echo.port());
+    card.await_metrics("nothing is lost yet", |it| lost(it) == 0.0);
+    card.process.signal(Signal::STOP);
+    let flood = ["-q", "-l", FLOOD_FRAMES, "-c", FLOOD_FRAMES, "-W", "1", ADDRESSES[1]];
+    Command::new("ping").args(flood).output().unwrap();
+    card.process.signal(Signal::CONT);
+    card.await_metrics("what was lost is counted", |it| {
+        // Numbers are told when something happens.
+        hello(ADDRESSES[1], echo.port());
+        lost(it) > 100.0
+    });
+}
+
+fn who_speaks_to_a_card_that_was_killed_and_started_again_is_reset(link: Link) {
+    needs!("python3");
+    let folder = Folder::new();
+    let Some(_namespace) = Namespace::enter(link) else { return };
+    let mut card = start(&folder, link);
+    let echo = Echo::start(&folder, &card);
+    let mut streams = ADDRESSES.map(|text| TcpStream::connect(address(text, echo.port())).unwrap());
+    card.process.kill();
+    let _next = start(&folder, link);
+    for stream in &mut streams {
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.write_all(b"are you there?").unwrap();
+        let refused = stream.read(&mut [0; 9]).unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionReset);
     }
 }
 
@@ -236,15 +285,20 @@ fn the_kernel_keeps_what_is_its_own() {
     let folder = Folder::new();
     let Some(_namespace) = Namespace::enter(Link::Veth) else { return };
     let _card = start(&folder, Link::Veth);
-    // Link-local addresses are an interface's own, so this one is reached through the pair, in one namespace.
-    let kernel = wait::until("the kernel has its address", || {
-        let told = ip(&["-6", "-o", "address", "show", "dev", CARD_INTERFACE, "scope", "link"]);
-        if told.contains("tentative") {
-            return None;
-        }
-        let (_, rest) = told.split_once("inet6 ")?;
-        rest.split('/').next().map(str::to_owned)
-    });
+    // Link-local addresses are an interface's own, so this one is reached through the pair, in one namespace; from the other end's, without
+    // which a client would take an address that is not at the pair's end alone.
+    let own = |interface| {
+        wait::until("an interface has its address", || {
+            let told = ip(&["-6", "-o", "address", "show", "dev", interface, "scope", "link"]);
+            if told.contains("tentative") {
+                return None;
+            }
+            let (_, rest) = told.split_once("inet6 ")?;
+            rest.split('/').next().map(str::to_owned)
+        })
+    };
+    own(INTERFACE);
+    let kernel = own(CARD_INTERFACE);
     let at = format!("{kernel}%{INTERFACE}");
     let output = Command::new("ping").args(["-6", "-c", "2", "-i", "0.2", "-W", "5", &at]).output();
     let said = String::from_utf8_lossy(&output.unwrap().stdout).into_owned();

@@ -16,6 +16,7 @@ mod sys;
 pub mod tap;
 pub mod xdp;
 
+use std::num::NonZeroU16;
 use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno;
@@ -44,6 +45,15 @@ pub enum Checksums {
     Right,
 }
 
+/// Frames that were lost since a port was opened, because there was no room for them.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Lost {
+    /// They arrived, as far as is known behind the port.
+    pub arrived: u64,
+    /// They were to leave.
+    pub leaving: u64,
+}
+
 /// Frames that arrived.
 pub trait Receive {
     /// Hands at most `frames_max` frames to `each`, in order, and gives their memory back. Says how many there were.
@@ -53,13 +63,41 @@ pub trait Receive {
     fn burst(&mut self, frames_max: usize, each: impl FnMut(&mut [u8])) -> Result<usize, Errno>;
 }
 
+/// What the port is to do to a frame with one TCP header and the payload of several segments. Its checksum field holds the sum of the
+/// pseudo-header.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Unfinished {
+    /// It is of IPv6, not of IPv4.
+    pub is_v6: bool,
+    /// Bytes before the TCP header.
+    pub tcp_at: u16,
+    /// Bytes before the payload.
+    pub payload_at: u16,
+    /// It is to be cut into frames with so many bytes of payload each; the last has what is left.
+    pub segment_bytes: NonZeroU16,
+}
+
 /// Room for frames to send.
 pub trait Transmit {
+    /// The longest IP packet, in bytes, that may be left [`Unfinished`], beyond the MTU. `None`: frames leave as they are.
+    const UNFINISHED_BYTES_MAX: Option<usize> = None;
+
     /// Whether a frame can be taken now.
     fn has_room(&mut self) -> bool;
 
     /// Takes a frame of `length` bytes, which `fill` writes whole. Without room it is lost, and counted.
     fn frame<R>(&mut self, length: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R;
+
+    /// The same of a frame that is finished behind the port. Only for ports that say so ([`Transmit::UNFINISHED_BYTES_MAX`]).
+    fn unfinished<R>(
+        &mut self,
+        length: usize,
+        left: Unfinished,
+        fill: impl FnOnce(&mut [u8]) -> R,
+    ) -> R {
+        debug_assert!(Self::UNFINISHED_BYTES_MAX.is_some(), "{left:?} to a port that does nothing");
+        self.frame(length, fill)
+    }
 
     /// Lets the frames taken since the last call go.
     ///
@@ -88,6 +126,11 @@ pub trait Port {
 
     /// The card's own address on it.
     fn mac(&self) -> Mac;
+
+    /// What was lost.
+    fn lost(&self) -> Lost {
+        Lost::default()
+    }
 
     /// Readable while frames wait.
     fn readiness(&self) -> BorrowedFd<'_>;

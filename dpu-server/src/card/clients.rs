@@ -136,7 +136,11 @@ impl<A: Attach, S: Stack> Card<A, S> {
                 return false;
             };
             if self.sockets.len() >= self.config.sockets_max {
-                self.pause_accepting(now, &format_args!("{} sockets are open", self.sockets.len()));
+                let bound = self.config.sockets_max;
+                let full = format_args!(
+                    "{bound} sockets are open, as many as may be (limits.sockets_max, else by ulimit -n)"
+                );
+                self.pause_accepting(now, &full);
                 return true;
             }
             // A key is a u32 on the channel; there are never as many descriptors.
@@ -165,7 +169,7 @@ impl<A: Attach, S: Stack> Card<A, S> {
 
     fn pause_accepting(&mut self, now: Instant, reason: &dyn std::fmt::Display) {
         if self.counters.accept_pauses == 0 {
-            tracing::warn!(%reason, "accepting pauses until a descriptor is free; said once");
+            tracing::warn!(%reason, "accepting pauses until a socket is free; said once");
         }
         self.counters.accept_pauses += 1;
         self.accept_retry = Some(now + ACCEPT_RETRY);

@@ -5,6 +5,7 @@ use super::{Blind, Card, Counters};
 use crate::attach::Attach;
 use crate::mqtt::{ByReason, Counters as CoreCounters};
 use crate::stack::{Memory, Sends, Stack};
+use mqttshim_port::Lost;
 
 /// See the module.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -17,6 +18,8 @@ pub struct Survey {
     pub sends: Sends,
     /// The memory of clients' connections.
     pub memory: Memory,
+    /// Frames for which there was no room.
+    pub lost: Lost,
     /// Brokers now.
     pub sessions_open: u64,
     /// Brokers that are gone and whose clients still take what is left.
@@ -34,6 +37,7 @@ impl<A: Attach, S: Stack> Card<A, S> {
             Survey { core: self.past.clone(), card: self.counters, ..Survey::default() };
         survey.sends = self.stack.sends();
         survey.memory = self.stack.memory();
+        survey.lost = self.stack.lost();
         for (_, session) in &self.sessions {
             let counters = session.core.counters();
             add(&mut survey.core, counters);

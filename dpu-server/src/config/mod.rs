@@ -58,6 +58,12 @@ pub struct File {
     pub gateway: Option<IpAddr>,
     /// `vlan`
     pub vlan: Option<u16>,
+    /// `buffers_bytes_max`
+    pub buffers_bytes_max: Option<usize>,
+    /// `receive_buffer_bytes`
+    pub receive_buffer_bytes: Option<usize>,
+    /// `send_buffer_bytes`
+    pub send_buffer_bytes: Option<usize>,
     /// `trust`
     pub trust: Option<TrustChoice>,
     /// `queue_qos0_messages`
@@ -102,7 +108,7 @@ pub struct FileLimits {
 }
 
 /// The keys of a file, for messages about wrong ones.
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 21] = [
     "session",
     "session_group",
     "channel",
@@ -111,6 +117,9 @@ const KEYS: [&str; 18] = [
     "address",
     "gateway",
     "vlan",
+    "buffers_bytes_max",
+    "receive_buffer_bytes",
+    "send_buffer_bytes",
     "trust",
     "queue_qos0_messages",
     "older_sessions",
@@ -250,6 +259,9 @@ impl File {
             address: self.address.or(other.address),
             gateway: self.gateway.or(other.gateway),
             vlan: self.vlan.or(other.vlan),
+            buffers_bytes_max: self.buffers_bytes_max.or(other.buffers_bytes_max),
+            receive_buffer_bytes: self.receive_buffer_bytes.or(other.receive_buffer_bytes),
+            send_buffer_bytes: self.send_buffer_bytes.or(other.send_buffer_bytes),
             trust: self.trust.or(other.trust),
             queue_qos0_messages: self.queue_qos0_messages.or(other.queue_qos0_messages),
             older_sessions: self.older_sessions.or(other.older_sessions),

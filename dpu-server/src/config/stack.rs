@@ -5,7 +5,8 @@ use std::ops::RangeInclusive;
 
 use smoltcp::wire::{IpAddress, IpCidr};
 
-use super::{ConfigError, File, PortChoice, StackChoice};
+use super::{ConfigError, File, PortChoice, StackChoice, bound};
+use crate::stack::smoltcp::BufferBytes;
 
 /// The numbers of VLANs (IEEE 802.1Q): 0 is none, 4095 reserved.
 const VLANS: RangeInclusive<u16> = 1..=4094;
@@ -27,10 +28,12 @@ pub enum StackConfig {
         gateway: Option<IpAddr>,
         /// The VLAN whose tag its frames carry, on a port of an interface.
         vlan: Option<u16>,
+        /// How much memory its connections' buffers take.
+        buffers: BufferBytes,
     },
 }
 
-/// What the keys `stack`, `port`, `address`, `gateway` and `vlan` say together.
+/// What the keys `stack`, `port`, `address`, `gateway`, `vlan` and those of buffers say together.
 pub(super) fn stack(file: &File) -> Result<StackConfig, ConfigError> {
     let wrong = |key, reason: String| Err(ConfigError::Together { key, reason });
     if file.stack.unwrap_or(StackChoice::Kernel) == StackChoice::Kernel {
@@ -39,6 +42,9 @@ pub(super) fn stack(file: &File) -> Result<StackConfig, ConfigError> {
             ("address", file.address.is_some()),
             ("gateway", file.gateway.is_some()),
             ("vlan", file.vlan.is_some()),
+            ("buffers_bytes_max", file.buffers_bytes_max.is_some()),
+            ("receive_buffer_bytes", file.receive_buffer_bytes.is_some()),
+            ("send_buffer_bytes", file.send_buffer_bytes.is_some()),
         ];
         return match unused.iter().find(|(_, is_said)| *is_said) {
             Some((key, _)) => {
@@ -91,7 +97,25 @@ pub(super) fn stack(file: &File) -> Result<StackConfig, ConfigError> {
             return wrong("vlan", format!("{number} is not within 1 to 4094"));
         }
     }
-    Ok(StackConfig::Smoltcp { port, addresses, gateway, vlan })
+    Ok(StackConfig::Smoltcp { port, addresses, gateway, vlan, buffers: buffers(file)? })
+}
+
+fn buffers(file: &File) -> Result<BufferBytes, ConfigError> {
+    let usual = BufferBytes::default();
+    let within = |key, said: Option<usize>, usual, bounds: RangeInclusive<usize>| {
+        bound(key, said, usual, *bounds.start() as u64, *bounds.end() as u64)
+    };
+    let (total, each) = (BufferBytes::TOTAL, BufferBytes::EACH);
+    Ok(BufferBytes {
+        total_max: within("buffers_bytes_max", file.buffers_bytes_max, usual.total_max, total)?,
+        receive: within(
+            "receive_buffer_bytes",
+            file.receive_buffer_bytes,
+            usual.receive,
+            each.clone(),
+        )?,
+        send: within("send_buffer_bytes", file.send_buffer_bytes, usual.send, each)?,
+    })
 }
 
 fn is_one_host(address: IpAddress) -> bool {

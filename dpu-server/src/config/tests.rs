@@ -1,6 +1,7 @@
 //! Files as people write them, right and wrong.
 
 use super::*;
+use crate::stack::smoltcp::BufferBytes;
 
 fn parse(text: &str) -> Result<File, ConfigError> {
     File::parse(Path::new("card.toml"), text)
@@ -165,6 +166,21 @@ fn a_stack_of_our_own_needs_a_port_and_addresses_and_the_kernel_s_none() {
     assert!(parse(&format!("{whole}gateway = \"10.0.0.254\"")).unwrap().check().is_ok());
     assert!(error("port = \"tap:mq0\"").contains("stack smoltcp"));
     assert!(error(&format!("{whole}vlan = 5")).contains("xdp:INTERFACE"));
+    for (key, value, bounds) in [
+        ("buffers_bytes_max", 65_535, "65536 to 1099511627776"),
+        ("receive_buffer_bytes", 1_048_577, "2048 to 1048576"),
+        ("send_buffer_bytes", 2047, "2048 to 1048576"),
+    ] {
+        let wrong = format!("{key} = {value}");
+        let said = error(&format!("{whole}{wrong}"));
+        assert_eq!(said, format!("{wrong} is not within {bounds}"));
+        assert!(error(&wrong).contains("stack smoltcp"), "{key}");
+    }
+    let set = "buffers_bytes_max = 65536\nreceive_buffer_bytes = 1048576\nsend_buffer_bytes = 2048";
+    let config = parse(&format!("{whole}{set}")).unwrap().check().unwrap();
+    let StackConfig::Smoltcp { buffers, .. } = config.stack else { panic!("{set}") };
+    let expected = BufferBytes { total_max: 65_536, receive: 1 << 20, send: 2048 };
+    assert_eq!(buffers, expected);
     let on_interface = whole.replace("tap:mq0", "xdp:eth0");
     assert!(parse(&format!("{on_interface}vlan = 4094")).unwrap().check().is_ok());
     assert!(error(&format!("{on_interface}vlan = 4095")).contains("1 to 4094"));

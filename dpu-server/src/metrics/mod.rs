@@ -156,6 +156,11 @@ const REFUSED: Family = counter(
     &["what"],
     "Connections not begun and segments dropped because all buffers together had what they may",
 );
+const FRAMES_LOST: Family = counter(
+    "mqttshim_frames_lost_total",
+    &["direction"],
+    "Frames for which the port of the card's own TCP/IP had no room",
+);
 const PAUSES: Family = counter(
     "mqttshim_accept_pauses_total",
     &[],
@@ -212,9 +217,12 @@ fn readings(snapshot: &Snapshot, mut tell: impl FnMut(&'static Family, &[&'stati
     tell(&OPAQUE, &[], core.turned_opaque);
     tell(&SENDS, &["io_uring"], survey.sends.batched);
     tell(&SENDS, &["plain"], survey.sends.plain);
+    tell(&SENDS, &["frames"], survey.sends.framed);
     tell(&BUFFERS, &[], survey.memory.bytes);
     tell(&REFUSED, &["connection"], survey.memory.connections_refused);
     tell(&REFUSED, &["segment"], survey.memory.segments_dropped);
+    tell(&FRAMES_LOST, &["in"], survey.lost.arrived);
+    tell(&FRAMES_LOST, &["out"], survey.lost.leaving);
     tell(&PAUSES, &[], survey.card.accept_pauses);
     tell(&GIVEN_UP, &[], survey.card.lingers_given_up);
     tell(&VIOLATIONS, &[], attach.violations);

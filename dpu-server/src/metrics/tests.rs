@@ -34,9 +34,12 @@ fn busy() -> Snapshot {
     snapshot.survey.card.lingers_given_up = 13;
     snapshot.survey.sends.batched = 14;
     snapshot.survey.sends.plain = 15;
+    snapshot.survey.sends.framed = 35;
     snapshot.survey.memory.bytes = 32;
     snapshot.survey.memory.connections_refused = 33;
     snapshot.survey.memory.segments_dropped = 34;
+    snapshot.survey.lost.arrived = 36;
+    snapshot.survey.lost.leaving = 37;
     snapshot.survey.sessions_open = 16;
     snapshot.survey.sessions_ended = 17;
     snapshot.survey.slow = ByReason([18; Reason::ALL.len()]);
@@ -77,6 +80,8 @@ fn the_names_people_rely_on_are_there_with_their_values() {
         "mqttshim_deliveries_total{by=\"card\"} 3",
         "mqttshim_deliveries_total{by=\"broker\"} 4",
         "mqttshim_outbox_dropped_total{reason=\"messages\"} 5",
+        "mqttshim_sends_total{way=\"io_uring\"} 14",
+        "mqttshim_sends_total{way=\"frames\"} 35",
         "mqttshim_connections 8",
         "mqttshim_routes{state=\"cached\"} 11",
         "mqttshim_session_state{state=\"open\"} 16",

@@ -22,6 +22,7 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use mqttshim_port::Lost;
 use mqttshim_schema::{How, SocketOption};
 use rustix::io::Errno;
 
@@ -240,6 +241,11 @@ pub trait Stack {
     /// How often parts of batches were sent, by the way they took.
     fn sends(&self) -> Sends;
 
+    /// Frames for which there was no room. A stack of the kernel's has nothing to tell.
+    fn lost(&self) -> Lost {
+        Lost::default()
+    }
+
     /// What its connections' buffers hold, and what their bound has turned away. A stack of the kernel's has nothing to tell.
     fn memory(&self) -> Memory {
         Memory::default()
@@ -264,4 +270,6 @@ pub struct Sends {
     pub batched: u64,
     /// One system call each.
     pub plain: u64,
+    /// As frames of our own TCP/IP.
+    pub framed: u64,
 }

@@ -23,7 +23,7 @@ use rustix::io::Errno;
 
 use self::rendezvous::{Met, Rendezvous, meet};
 use self::ring::{FRAME_BYTES_MAX, Reader, Writer};
-use crate::{Capabilities, Checksums, Mac, Port, Receive, Transmit};
+use crate::{Capabilities, Checksums, Lost, Mac, Port, Receive, Transmit};
 
 pub use self::rendezvous::MemError;
 
@@ -78,6 +78,7 @@ struct Outlet {
 pub struct Outgoing {
     outlet: Option<Outlet>,
     frame: Box<[u8; FRAME_BYTES_MAX]>,
+    lost: u64,
 }
 
 impl Mem {
@@ -183,7 +184,7 @@ impl Receive for Incoming {
 
 impl Outgoing {
     fn new() -> Outgoing {
-        Outgoing { outlet: None, frame: Box::new([0; FRAME_BYTES_MAX]) }
+        Outgoing { outlet: None, frame: Box::new([0; FRAME_BYTES_MAX]), lost: 0 }
     }
 }
 
@@ -194,10 +195,10 @@ impl Transmit for Outgoing {
 
     fn frame<R>(&mut self, length: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {
         let outcome = fill(&mut self.frame[..length]);
-        if let Some(outlet) = &mut self.outlet
-            && outlet.writer.has_room()
-            && outlet.writer.push(&self.frame[..length])
-        {
+        let Some(outlet) = &mut self.outlet else { return outcome };
+        if !outlet.writer.has_room() {
+            self.lost += 1;
+        } else if outlet.writer.push(&self.frame[..length]) {
             ring(&outlet.bell);
         }
         outcome
@@ -230,6 +231,11 @@ impl Port for Mem {
 
     fn mac(&self) -> Mac {
         self.mac
+    }
+
+    fn lost(&self) -> Lost {
+        // What arrives has its place, or is lost at its sender's end.
+        Lost { arrived: 0, leaving: self.transmit.lost }
     }
 
     fn readiness(&self) -> BorrowedFd<'_> {

@@ -121,3 +121,27 @@ fn a_ring_that_is_full_says_so_and_room_comes_back() {
     }
     assert_eq!(got, sent);
 }
+
+#[test]
+fn frames_that_a_full_ring_does_not_take_are_counted_and_those_to_nobody_are_not() {
+    let folder = folder();
+    let mut alone = Mem::listen(&folder.path().join("alone")).unwrap();
+    send(&mut alone, b"is anybody there?");
+    assert_eq!(alone.lost(), Lost::default());
+    let (mut card, mut peer) = pair(&folder);
+    let (mut sent, frame) = (0, [7; FRAME_BYTES_MAX]);
+    while card.halves().1.has_room() {
+        send(&mut card, &frame);
+        sent += 1;
+    }
+    assert_eq!(card.lost(), Lost::default());
+    for _ in 0..3 {
+        send(&mut card, &frame);
+    }
+    assert_eq!(card.lost(), Lost { arrived: 0, leaving: 3 });
+    let mut received = 0;
+    while received < sent {
+        received += receive(&mut peer).unwrap().len();
+    }
+    assert_eq!(receive(&mut peer), Ok(vec![]));
+}

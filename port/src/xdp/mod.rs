@@ -28,7 +28,7 @@ use self::error::refused;
 use self::program::{Filter, assemble};
 use self::queue::{FRAME_BYTES_MAX, Receiver, Sender};
 use crate::sys::bpf::{self, Mode};
-use crate::{Capabilities, Checksums, Mac, Port, Receive, Transmit, sys};
+use crate::{Capabilities, Checksums, Lost, Mac, Port, Receive, Transmit, sys};
 
 /// Ethernet's header, with or without a tag.
 const HEADER_BYTES: usize = 14 + tag::TAG_BYTES;
@@ -298,6 +298,11 @@ impl Port for Xdp {
 
     fn mac(&self) -> Mac {
         self.mac
+    }
+
+    fn lost(&self) -> Lost {
+        let arrived = self.receive.queues.iter().map(Receiver::lost).sum();
+        Lost { arrived, leaving: self.transmit.0.lost() }
     }
 
     fn readiness(&self) -> BorrowedFd<'_> {

@@ -75,7 +75,7 @@ pub(super) fn open(
         is_tagged: vlan.is_some(),
     };
     let spare = vec![0; chunk_bytes].into();
-    Ok((receiver, Sender { umem, socket, leaving, sent, free: chunks, spare, vlan }))
+    Ok((receiver, Sender { umem, socket, leaving, sent, free: chunks, spare, vlan, lost: 0 }))
 }
 
 fn register(socket: &OwnedFd, umem: &Umem) -> Result<(), Errno> {
@@ -187,6 +187,12 @@ impl Receiver {
         }
     }
 
+    /// Frames for which there was no chunk, or no room to say that they are there.
+    pub(super) fn lost(&self) -> u64 {
+        sockopt::xdp_statistics(&self.socket)
+            .map_or(0, |it| it.rx_dropped + it.rx_ring_full.unwrap_or_default())
+    }
+
     /// Whether the interface is still there.
     pub(super) fn check(&self) -> Result<(), Errno> {
         sockopt::socket_error(&self.socket)?
@@ -204,6 +210,7 @@ pub(super) struct Sender {
     /// Where a frame is made that there is no room for.
     spare: Box<[u8]>,
     vlan: Option<u16>,
+    lost: u64,
 }
 
 impl Sender {
@@ -215,10 +222,11 @@ impl Sender {
     }
 
     pub(super) fn frame<R>(&mut self, length: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {
-        if !self.has_room() {
+        let has_room = self.has_room();
+        let Some(mut chunk) = self.free.pop_if(|_| has_room) else {
+            self.lost += 1;
             return fill(&mut self.spare[..length]);
-        }
-        let Some(mut chunk) = self.free.pop() else { return fill(&mut self.spare[..length]) };
+        };
         let room = if self.vlan.is_some() { TAG_BYTES } else { 0 };
         let bytes = self.umem.bytes(&mut chunk, 0, room + length);
         let outcome = fill(&mut bytes[room..]);
@@ -227,6 +235,11 @@ impl Sender {
         }
         self.leaving.put(&self.umem, chunk, room + length);
         outcome
+    }
+
+    /// Frames for which there was no room.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost
     }
 
     /// Lets the frames go, as far as the kernel takes them at once.

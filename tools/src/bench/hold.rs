@@ -132,8 +132,10 @@ impl Hold {
                 progress = Instant::now();
             } else if progress.elapsed() > STUCK {
                 bail!(
-                    "only {ready} of {} clients are connected, and nothing moves",
-                    self.connections
+                    "only {ready} of {} clients are connected, and nothing moves: does {} take so many? Its log, and its limit of open files, may \
+                     tell (ulimit -n)",
+                    self.connections,
+                    contestant.target.name,
                 );
             }
         }

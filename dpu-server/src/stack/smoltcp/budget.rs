@@ -4,12 +4,41 @@
 //! a little ([`FLOOR_BYTES`]) for each direction, and gets no more: what its holder offers waits there, and a segment that
 //! would need more is dropped, as Linux does under pressure; the client sends it again. The window that was promised stays.
 
+use std::ops::RangeInclusive;
+
 use smoltcp::socket::tcp::Socket;
 
-use super::connection::Connection;
+use super::connection::{Buffers, Connection};
 
-/// All buffers together, in bytes, but for the floor.
-const BYTES_MAX: usize = 256 << 20;
+/// How many bytes buffers take, at most.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct BufferBytes {
+    /// All together, but for a little that each has in any case.
+    pub total_max: usize,
+    /// What one connection may have received that its program has not read, unless the program asks for another number (SO_RCVBUF).
+    pub receive: usize,
+    /// What one connection may have that its client has not acknowledged (SO_SNDBUF).
+    pub send: usize,
+}
+
+impl BufferBytes {
+    /// Bounds of `receive` and `send`, and of what a program asks for.
+    pub const EACH: RangeInclusive<usize> = 2 * 1024..=1 << 20;
+    /// Bounds of `total_max`.
+    pub const TOTAL: RangeInclusive<usize> = 64 * 1024..=1 << 40;
+
+    pub(super) fn each(&self) -> Buffers {
+        Buffers { receive_bytes: self.receive, send_bytes: self.send }
+    }
+}
+
+impl Default for BufferBytes {
+    /// The receive buffer is the largest that needs no window scaling.
+    fn default() -> BufferBytes {
+        BufferBytes { total_max: 256 << 20, receive: 65_535, send: 64 * 1024 }
+    }
+}
+
 /// What a buffer may take in any case.
 const FLOOR_BYTES: usize = 2048;
 
@@ -25,17 +54,14 @@ pub(super) struct Budget {
     pub(super) dropped: u64,
 }
 
-impl Default for Budget {
-    fn default() -> Budget {
-        Budget { bytes_max: BYTES_MAX, bytes: 0, refused: 0, dropped: 0 }
-    }
-}
-
 impl Budget {
-    /// With another bound.
-    #[cfg(test)]
-    pub(super) fn of(bytes_max: usize) -> Budget {
-        Budget { bytes_max, ..Budget::default() }
+    pub(super) fn new(bytes_max: usize) -> Budget {
+        Budget { bytes_max, bytes: 0, refused: 0, dropped: 0 }
+    }
+
+    /// Sets another bound. What is taken stays taken.
+    pub(super) fn bound(&mut self, bytes_max: usize) {
+        self.bytes_max = bytes_max;
     }
 
     pub(super) fn is_exhausted(&self) -> bool {

@@ -42,7 +42,7 @@ impl Tcp {
                 is_listening: false,
             },
         )?;
-        if self.is_in_use(&name) {
+        if self.flows.is_in_use(&name) {
             return Err(Errno::ADDRINUSE);
         }
         self.sockets.insert(key, name, options, Role::Named(None));

@@ -94,8 +94,8 @@ impl Tcp {
                 break PollAt::Now;
             }
             let mut has_sent = false;
-            let Ok(()) = connection.socket.dispatch(context, |_, _, (ip, says)| {
-                emit(out, &header, &ip, &says);
+            let Ok(()) = connection.socket.dispatch(context, |_, meta, (ip, says)| {
+                emit(out, &header, &ip, &says, meta);
                 has_sent = true;
                 Ok::<(), Infallible>(())
             });

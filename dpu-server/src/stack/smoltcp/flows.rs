@@ -13,6 +13,8 @@ use slab::Slab;
 use smoltcp::wire::TcpSeqNumber as Number;
 
 use super::connection::Connection;
+use super::listener::Name;
+use super::names::Names;
 use super::segment::Flow;
 
 /// How fast initial sequence numbers grow: by one in so many microseconds (RFC 6528 §3).
@@ -22,6 +24,8 @@ const MICROSECONDS_PER_NUMBER: u128 = 4;
 #[derive(Debug, Default)]
 pub(super) struct Flows {
     table: HashTable<u32>,
+    /// Of connections whose flow is in the table, which are those that are not over.
+    names: Names,
     key: RandomState,
     key_of_numbers: RandomState,
 }
@@ -38,6 +42,7 @@ impl Flows {
         let key = &self.key;
         let of = |id: &u32| hash(key, &connections[*id as usize].flow);
         self.table.insert_unique(of(&id), id, of);
+        self.names.add(&connections[id as usize].name);
     }
 
     /// Forgets a connection, which must still be in `connections`.
@@ -45,7 +50,13 @@ impl Flows {
         let hash = hash(&self.key, &connections[id as usize].flow);
         if let Ok(entry) = self.table.find_entry(hash, |other| *other == id) {
             entry.remove();
+            self.names.remove(&connections[id as usize].name);
         }
+    }
+
+    /// Whether a connection that is not over has the name (`bind(2)`, EADDRINUSE).
+    pub(super) fn is_in_use(&self, name: &Name) -> bool {
+        self.names.collide_with(name)
     }
 
     /// The first sequence number of a connection that begins now: nobody who does not know the key can guess it, and it

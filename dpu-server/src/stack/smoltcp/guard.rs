@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | SYN | dropped without a word: a rebooted client of the same port hangs | an acknowledgement, by which such a client finds out (RFC 5961 §4.2); in TIME-WAIT a newer one opens a new connection (RFC 9293 §3.10.7.4) |
 //! | RST, in the window but not the next number | ends the connection: 2³² / window guesses do | an acknowledgement (RFC 5961 §3.2) |
-//! | an acknowledgement older than the last | dropped with the bytes it carries | the bytes count (RFC 9293 §3.10.7.4) |
+//! | an acknowledgement older than the last | dropped with the bytes it carries | the bytes count (RFC 9293 §3.10.7.4); by itself it tells nothing, and is no duplicate of the last (RFC 5681 §2) |
 //! | bytes behind the client's FIN | are received | are not (RFC 9293 §3.10.7.4, seventh) |
 //! | a window in a segment overtaken by a newer one | counts | does not (SND.WL1, SND.WL2: RFC 9293 §3.10.7.4) |
 //!
@@ -68,6 +68,9 @@ pub(super) fn judge(says: &mut TcpRepr<'_>, place: &Place, told: &mut Option<Tol
     if is_old && distance(acknowledged, place.unacknowledged) > ANCIENT {
         return Verdict::Challenge;
     }
+    if is_old && place.is_bare(says) {
+        return Verdict::Drop;
+    }
     match told {
         Some(told) if is_old || told.is_newer_than(says.seq_number, acknowledged) => {
             says.window_len = told.window;
@@ -103,6 +106,11 @@ impl Place {
         let begins = distance(self.expected, says.seq_number);
         let ends = i64::from(begins) + says.payload.len() as i64;
         i64::from(begins) < self.receive_window.max(1) as i64 && ends >= 0
+    }
+
+    /// Whether a segment has nothing but its acknowledgement to tell.
+    fn is_bare(&self, says: &TcpRepr<'_>) -> bool {
+        says.payload.is_empty() && says.control != TcpControl::Fin && self.accepts(says)
     }
 }
 

@@ -3,11 +3,11 @@
 //! | | |
 //! |---|---|
 //! | `tcp`, `egress` | from a frame to its connection, and back; pure: no port, no clock |
-//! | `flows` | which connection a segment is of |
+//! | `flows`, `names` | which connection a segment is of, and which names are taken |
 //! | `calls`, `sockets`, `listener`, `options` | the socket calls on it |
 //! | `deliver` | the short way of one message to many connections |
 //! | `ahead` | what these will look at, asked for before |
-//! | `link`, `neighbors`, `path` | Ethernet, ARP, neighbour discovery; what the way carries |
+//! | `link`, `neighbors`, `path` | Ethernet, ARP, neighbour discovery; what routers tell of the way |
 //! | `segment`, `guard` | what is looked at, and put right, before smoltcp sees a segment |
 //! | `connection`, `emit`, `device`, `clock` | one smoltcp socket and what it needs |
 //! | `budget` | the memory of all buffers together |
@@ -30,6 +30,7 @@ mod guard;
 pub mod harness;
 mod link;
 mod listener;
+mod names;
 mod neighbors;
 mod options;
 mod path;
@@ -48,12 +49,13 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use smoltcp::wire::IpCidr;
 
+pub use self::budget::BufferBytes;
 use self::deliver::Sums;
 use self::tcp::{Setup, Tcp};
 use super::{
     AcceptError, Batch, End, Ends, Event, Key, Memory, Received, Sends, Sent, Stack, Watch, watches,
 };
-use mqttshim_port::{Port, Receive, Transmit};
+use mqttshim_port::{Lost, Port, Receive, Transmit};
 
 /// Frames taken between two looks at what is to be sent.
 const BURST_FRAMES: usize = 64;
@@ -102,8 +104,12 @@ impl<P: Port> Smoltcp<P> {
             capabilities: port.capabilities(),
             seed: u64::from_ne_bytes(seed),
         };
+        let mut tcp = Tcp::new(setup);
+        if let Some(bytes) = P::Transmit::UNFINISHED_BYTES_MAX {
+            tcp.leave_cutting(bytes);
+        }
         Ok(Smoltcp {
-            tcp: Tcp::new(setup),
+            tcp,
             port,
             epoll,
             ready: Vec::with_capacity(EVENTS_MAX),
@@ -112,6 +118,13 @@ impl<P: Port> Smoltcp<P> {
             sends: Sends::default(),
             sums: Sums::default(),
         })
+    }
+
+    /// Bounds the buffers of connections that begin from now on, and the memory of all.
+    #[must_use]
+    pub fn with_buffers(mut self, bytes: &BufferBytes) -> Self {
+        self.tcp.bound_buffers(bytes);
+        self
     }
 
     /// The port, for whoever plays the network on its other side.
@@ -232,7 +245,7 @@ impl<P: Port> Stack for Smoltcp<P> {
         for (key, part) in batch.iter() {
             sent.push(self.tcp.send(now, key, part, transmit));
         }
-        self.sends.batched += batch.len() as u64;
+        self.sends.framed += batch.len() as u64;
         // Kicked when the card waits: once for all it has to send now.
         self.tcp.flush(now, transmit);
     }
@@ -261,7 +274,7 @@ impl<P: Port> Stack for Smoltcp<P> {
             if !self.tcp.deliver(now, key, bytes, sum, transmit) {
                 refused.push(place as u32);
             }
-            self.sends.batched += 1;
+            self.sends.framed += 1;
         }
     }
 
@@ -314,6 +327,11 @@ impl<P: Port> Stack for Smoltcp<P> {
 
     fn sends(&self) -> Sends {
         self.sends
+    }
+
+    fn lost(&self) -> Lost {
+        let Lost { arrived, leaving } = self.port.lost();
+        Lost { arrived, leaving: leaving + self.tcp.unsent }
     }
 
     fn memory(&self) -> Memory {

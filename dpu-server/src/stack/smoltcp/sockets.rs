@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use rustix::io::Errno;
 
+use super::budget::BufferBytes;
 use super::connection::Buffers;
 use super::listener::{Listener, Name};
 use super::options::{Effects, Options, Phase};
@@ -13,12 +14,6 @@ use crate::stack::Key;
 
 /// The ports given out for port 0: Linux' ip_local_port_range.
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32768..=60999;
-/// A connection's buffers, unless the program asked for others (SO_RCVBUF, SO_SNDBUF). They take memory as they fill. The
-/// receive buffer is the largest that needs no window scaling.
-const BUFFERS: Buffers = Buffers { receive_bytes: 65_535, send_bytes: 64 * 1024 };
-/// Bounds of what a program may ask for.
-const BUFFER_BYTES_MIN: usize = 2 * 1024;
-const BUFFER_BYTES_MAX: usize = 1 << 20;
 
 /// What a key names.
 #[derive(Debug)]
@@ -66,6 +61,8 @@ pub(super) struct Sockets {
     port_next: u16,
     turn: usize,
     serial: u64,
+    /// A connection's buffers, unless the program asked for others (SO_RCVBUF, SO_SNDBUF).
+    pub(super) usual: Buffers,
 }
 
 impl Sockets {
@@ -79,6 +76,7 @@ impl Sockets {
             port_next,
             turn: 0,
             serial: 0,
+            usual: BufferBytes::default().each(),
         }
     }
 
@@ -115,11 +113,13 @@ impl Sockets {
         }
         let effects = options.effects();
         let bound = |asked: Option<usize>, usual| {
-            asked.map_or(usual, |bytes| bytes.clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX))
+            asked.map_or(usual, |bytes| {
+                bytes.clamp(*BufferBytes::EACH.start(), *BufferBytes::EACH.end())
+            })
         };
         let buffers = Buffers {
-            receive_bytes: bound(effects.buffers.0, BUFFERS.receive_bytes),
-            send_bytes: bound(effects.buffers.1, BUFFERS.send_bytes),
+            receive_bytes: bound(effects.buffers.0, self.usual.receive_bytes),
+            send_bytes: bound(effects.buffers.1, self.usual.send_bytes),
         };
         if self.open.len() <= key.index() {
             self.open.resize_with(key.index() + 1, || None);
@@ -218,7 +218,7 @@ impl Sockets {
 
     /// The buffers of a socket that connects.
     pub(super) fn buffers(&self, key: Key) -> Buffers {
-        self.get(key).map_or(BUFFERS, |socket| socket.buffers)
+        self.get(key).map_or(self.usual, |socket| socket.buffers)
     }
 
     /// A handshake of this listener ended, well or not.

@@ -11,15 +11,17 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use rustix::io::Errno;
 use slab::Slab;
 use smoltcp::iface::{Config, Interface, SocketSet};
+use smoltcp::phy::{PacketMeta, SegmentationCapabilities};
 use smoltcp::socket::tcp::State;
 use smoltcp::wire::{HardwareAddress, IpCidr, TcpControl, TcpSeqNumber as Number};
 
-use super::budget::Budget;
+use super::budget::{Budget, BufferBytes};
 use super::clock;
 use super::connection::{Connection, Stage};
 use super::device::{OnePacket, capabilities};
@@ -27,9 +29,9 @@ use super::emit::emit;
 use super::flows::Flows;
 use super::guard::{Verdict, judge};
 use super::link::{Frame, Link};
-use super::listener::{HALF_OPEN_MAX, Name};
+use super::listener::HALF_OPEN_MAX;
 use super::neighbors::Search;
-use super::path::too_big;
+use super::path::news;
 use super::segment::{Arrival, Flow, Segment, arrival};
 use super::sockets::Sockets;
 use super::wheel::{Due, Wheel};
@@ -67,6 +69,8 @@ pub(super) struct Tcp {
     pub(super) dirty: VecDeque<u32>,
     pub(super) searches: Vec<Search>,
     pub(super) events: Vec<Event>,
+    /// Answers for which the port had no room; nobody makes them again.
+    pub(super) unsent: u64,
 }
 
 impl Tcp {
@@ -91,14 +95,29 @@ impl Tcp {
             capabilities: setup.capabilities,
             flows: Flows::default(),
             connections: Slab::new(),
-            budget: Budget::default(),
+            budget: Budget::new(BufferBytes::default().total_max),
             sockets: Sockets::new(setup.seed),
             wheel: Wheel::new(),
             due: Vec::new(),
             dirty: VecDeque::new(),
             searches: Vec::new(),
             events: Vec::new(),
+            unsent: 0,
         }
+    }
+
+    /// Bounds buffers from now on.
+    pub(super) fn bound_buffers(&mut self, bytes: &BufferBytes) {
+        self.budget.bound(bytes.total_max);
+        self.sockets.usual = bytes.each();
+    }
+
+    /// Lets packets of at most so many bytes be cut into segments by the port.
+    pub(super) fn leave_cutting(&mut self, packet_bytes_max: usize) {
+        let mut left = SegmentationCapabilities::default();
+        left.tcpv4 = NonZeroUsize::new(packet_bytes_max);
+        left.tcpv6 = left.tcpv4;
+        self.iface.context().set_segmentation(left);
     }
 
     /// A frame arrived.
@@ -111,8 +130,8 @@ impl Tcp {
             Arrival::Segment(segment) if self.link.is_own(segment.flow.local.ip()) => {
                 self.segment(now, segment, packet, from, out);
             }
-            Arrival::Other => match too_big(packet) {
-                Some(told) => self.narrow(&told),
+            Arrival::Other => match news(packet) {
+                Some(news) => self.heed(&news),
                 None => self.answer(now, packet, from, out),
             },
             Arrival::Segment(_) | Arrival::Broken => {}
@@ -177,16 +196,20 @@ impl Tcp {
         let context = self.iface.context();
         context.set_now(clock::instant(now));
         let answer = connection.socket.process(context, &segment.ip(), &segment.says);
-        if let Some((ip, says)) = answer
-            && out.has_room()
-        {
-            emit(out, &self.link.header(connection.mac.unwrap_or_default()), &ip, &says);
+        if let Some((ip, says)) = answer {
+            if !out.has_room() {
+                self.unsent += 1;
+                return;
+            }
+            let header = self.link.header(connection.mac.unwrap_or_default());
+            emit(out, &header, &ip, &says, PacketMeta::default());
         }
     }
 
     /// Answers a packet that belongs to no connection: a ping, or a segment, with RST.
     fn answer(&mut self, now: Duration, packet: &[u8], from: Mac, out: &mut impl Transmit) {
         if !out.has_room() {
+            self.unsent += 1;
             return;
         }
         let mut device = OnePacket {
@@ -264,11 +287,6 @@ impl Tcp {
         let id = self.connections.insert(connection) as u32;
         self.flows.insert(id, &self.connections);
         id
-    }
-
-    /// Whether a connection has the name (`bind(2)`, EADDRINUSE).
-    pub(super) fn is_in_use(&self, name: &Name) -> bool {
-        self.connections.iter().any(|(_, it)| !it.is_over() && it.name.collides(name))
     }
 
     /// The longest packet that leaves, in bytes.

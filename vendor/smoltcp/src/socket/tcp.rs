@@ -764,7 +764,9 @@ impl<'a> Socket<'a> {
         let next_ack = self.remote_seq_no + self.rx_buffer.len();
 
         let last_win = (self.remote_last_win as usize) << self.remote_win_shift;
-        let last_win_adjusted = last_ack + last_win - next_ack;
+        // None was told if a SYN came before ours could leave (simultaneous open).
+        let last_win_end = last_ack + last_win;
+        let last_win_adjusted = if last_win_end > next_ack { last_win_end - next_ack } else { 0 };
 
         Some(u16::try_from(last_win_adjusted >> self.remote_win_shift).unwrap_or(u16::MAX))
     }
@@ -4051,6 +4053,40 @@ mod test {
         recv_nothing!(s, time 1000);
         assert_eq!(s.state, State::Established);
         sanity!(s, socket_established());
+    }
+
+    #[test]
+    fn test_syn_sent_syn_received_before_the_own_syn_left() {
+        let mut s = socket();
+        s.local_seq_no = LOCAL_SEQ;
+        s.socket.connect(&mut s.cx, REMOTE_END, LOCAL_END.port).unwrap();
+        s.local_seq_no = LOCAL_SEQ;
+        s.remote_last_seq = LOCAL_SEQ;
+        // Nothing was dispatched: the device was full, or the neighbor not known.
+        send!(
+            s,
+            TcpRepr {
+                control: TcpControl::Syn,
+                seq_number: REMOTE_SEQ,
+                ack_number: None,
+                max_seg_size: Some(BASE_MSS),
+                window_scale: Some(0),
+                ..SEND_TEMPL
+            }
+        );
+        assert_eq!(s.state, State::SynReceived);
+        assert_eq!(s.socket.poll_at(&mut s.cx), PollAt::Now);
+        recv!(
+            s,
+            [TcpRepr {
+                control: TcpControl::Syn,
+                seq_number: LOCAL_SEQ,
+                ack_number: Some(REMOTE_SEQ + 1),
+                max_seg_size: Some(BASE_MSS),
+                window_scale: Some(0),
+                ..RECV_TEMPL
+            }]
+        );
     }
 
     #[test]

@@ -108,6 +108,19 @@ fn bytes_that_come_with_an_old_acknowledgement_count() {
 }
 
 #[test]
+fn acknowledgements_that_were_overtaken_tell_of_no_loss() {
+    let mut hand = Hand::new();
+    hand.connects(10);
+    assert_eq!(hand.sends(&[7; 5 * 1460]).len(), 5);
+    assert!(hand.says(said("A", 11, hand.theirs + 1 + 4 * 1460, b"")).is_empty());
+    // Three of the same would ask for the fifth segment again.
+    for segment in 1..4 {
+        let answer = hand.says(said("A", 11, hand.theirs + 1 + segment * 1460, b""));
+        assert!(answer.is_empty(), "{answer:?}");
+    }
+}
+
+#[test]
 fn a_window_in_an_overtaken_segment_is_not_believed() {
     let mut hand = Hand::new();
     hand.connects(10);

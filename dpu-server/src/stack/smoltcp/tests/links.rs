@@ -1,7 +1,10 @@
 //! ARP, neighbour discovery, pings, and where a connection of the card's own goes.
 
+use mqttshim_port::Transmit;
+use rustix::io::Errno;
 use smoltcp::wire::{ArpOperation, ArpPacket, ArpRepr, EthernetAddress, Ipv4Address};
 
+use super::hand::{frame, said};
 use super::wire::{Faults, Wire};
 use super::{CLIENT_MAC, PORT, Queue, SERVER_MAC, at, ip, milliseconds, server, stack};
 use crate::stack::{End, Event, Key};
@@ -57,7 +60,7 @@ fn a_neighbour_that_does_not_answer_is_unreachable_after_three_questions() {
                 .any(|event| matches!(event, Event::Socket { key: CLIENT, writable: true, .. }))
         );
         let result = tcp.connect_result(CLIENT);
-        assert_eq!(result, Some(Err(rustix::io::Errno::HOSTUNREACH)));
+        assert_eq!(result, Some(Err(Errno::HOSTUNREACH)));
         assert_eq!(tcp.connections.len(), 0);
     }
 }
@@ -76,7 +79,7 @@ fn a_connect_that_is_given_up_before_its_neighbour_is_known_leaves_nothing() {
 fn what_is_beyond_the_link_needs_a_gateway() {
     let mut tcp = stack(CLIENT_MAC, &["10.0.0.2/24"]);
     let refused = tcp.connect(milliseconds(0), CLIENT, 0, at("192.0.2.1", PORT), &[]);
-    assert_eq!(refused, Err(rustix::io::Errno::NETUNREACH));
+    assert_eq!(refused, Err(Errno::NETUNREACH));
     assert_eq!(tcp.link.next_hop(ip("10.0.0.77")), Some(ip("10.0.0.77")));
 }
 
@@ -87,7 +90,7 @@ fn a_refused_connect_says_so() {
     while wire.ends[0].connect_result(CLIENT).is_none() {
         wire.settle();
         if let Some(result) = wire.ends[0].connect_result(CLIENT) {
-            assert_eq!(result, Err(rustix::io::Errno::CONNREFUSED));
+            assert_eq!(result, Err(Errno::CONNREFUSED));
             return;
         }
         assert!(wire.sleep());
@@ -99,7 +102,39 @@ fn nobody_connects_to_many_at_once() {
     let mut tcp = stack(CLIENT_MAC, &["10.0.0.2/24", "fd00::2/64"]);
     for many in ["10.0.0.255", "255.255.255.255", "224.0.0.1", "ff02::1"] {
         let refused = tcp.connect(milliseconds(0), CLIENT, 0, at(many, PORT), &[]);
-        assert_eq!(refused, Err(rustix::io::Errno::NETUNREACH), "{many}");
+        assert_eq!(refused, Err(Errno::NETUNREACH), "{many}");
     }
     assert!(tcp.connect(milliseconds(0), CLIENT, 0, at("10.0.0.254", PORT), &[]).is_ok());
+}
+
+/// A port that takes nothing.
+struct Full;
+
+impl Transmit for Full {
+    fn has_room(&mut self) -> bool {
+        false
+    }
+
+    fn frame<R>(&mut self, length: usize, _: impl FnOnce(&mut [u8]) -> R) -> R {
+        panic!("{length} bytes, and there is no room")
+    }
+
+    fn kick(&mut self) -> Result<(), Errno> {
+        Ok(())
+    }
+}
+
+#[test]
+fn answers_that_a_full_port_does_not_take_are_counted_and_what_can_wait_is_not() {
+    let mut tcp = server();
+    let from = at("10.0.0.7", 40_000);
+    let mut nobody_s = frame(from, 8000, said("A", 1, 2, b""));
+    tcp.frame(milliseconds(1), &mut nobody_s, &mut Full);
+    assert_eq!(tcp.unsent, 1);
+    tcp.frame(milliseconds(1), &mut frame(from, 8000, said("S", 1, 0, b"")), &mut Full);
+    tcp.flush(milliseconds(1), &mut Full);
+    assert_eq!(tcp.unsent, 1);
+    let mut queue = Queue::default();
+    tcp.flush(milliseconds(2), &mut queue);
+    assert_eq!(queue.frames.len(), 1, "the answer to the SYN");
 }

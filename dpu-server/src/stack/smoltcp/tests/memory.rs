@@ -1,8 +1,10 @@
 //! What buffers take, and what happens when all of them together have taken what they may.
 
+use mqttshim_schema::SocketOption;
+
 use super::hand::{Hand, SERVED, said};
 use super::{LISTENER, milliseconds};
-use crate::stack::smoltcp::budget::Budget;
+use crate::stack::smoltcp::budget::BufferBytes;
 use crate::stack::{End, Key, Sent};
 
 #[test]
@@ -32,7 +34,8 @@ fn a_connection_on_which_nothing_waits_holds_little_and_one_that_ended_nothing()
 #[test]
 fn at_the_bound_nobody_is_let_in_and_everybody_who_is_there_goes_on_slowly() {
     let mut hand = Hand::new();
-    hand.tcp.budget = Budget::of(4096);
+    let bytes = BufferBytes { total_max: 4096, ..BufferBytes::default() };
+    hand.tcp.bound_buffers(&bytes);
     hand.connects(10);
     hand.window = 0;
     hand.says(said("A", 11, hand.theirs + 1, &[7; 1000]));
@@ -73,4 +76,30 @@ fn a_connection_keeps_a_small_buffer_while_it_is_busy_and_not_when_it_rests() {
     assert_eq!(hand.tcp.budget.bytes, 4096);
     hand.waits(milliseconds(1500));
     assert_eq!(hand.tcp.budget.bytes, 0);
+}
+
+#[test]
+fn a_connection_takes_and_promises_what_is_set_unless_its_program_asks_for_something_else() {
+    let mut hand = Hand::new();
+    hand.tcp.bound_buffers(&BufferBytes { receive: 4096, send: 3000, ..BufferBytes::default() });
+    // The listener is older than that.
+    hand.tcp.close(LISTENER, End::Close);
+    let any = super::at("::", super::PORT);
+    hand.tcp.bind(LISTENER, 0, any, &[]).unwrap();
+    hand.tcp.listen(LISTENER, 16, &[]).unwrap();
+    assert_eq!(hand.says(said("S", 10, 0, b""))[0].window, 4096);
+    hand.says(said("R", 11, 0, b""));
+    hand.connects(50);
+    let mut queue = super::Queue::default();
+    let part = [std::io::IoSlice::new(&[9; 4000])];
+    assert_eq!(hand.tcp.send(hand.now, SERVED, &part, &mut queue), Sent::Bytes(3000));
+    hand.tcp.close(SERVED, End::Reset);
+    hand.tcp.close(LISTENER, End::Close);
+    hand.waits(milliseconds(1));
+    // As Linux has it, twice what is asked for is given.
+    let asked = 5000_i32.to_ne_bytes();
+    let option = SocketOption { level: libc::SOL_SOCKET, name: libc::SO_RCVBUF, value: &asked };
+    hand.tcp.bind(LISTENER, 0, any, &[option]).unwrap();
+    hand.tcp.listen(LISTENER, 16, &[]).unwrap();
+    assert_eq!(hand.says(said("S", 90, 0, b""))[0].window, 10_000);
 }

@@ -1,6 +1,7 @@
 //! The stack on a virtual clock: two of it on one wire, or one of it and packets made by hand.
 
 mod checksums;
+mod crossings;
 mod deliveries;
 mod floods;
 mod hand;
@@ -10,6 +11,7 @@ mod memory;
 mod paths;
 mod silence;
 mod streams;
+mod unfinished;
 mod wire;
 
 use std::net::{IpAddr, SocketAddr};

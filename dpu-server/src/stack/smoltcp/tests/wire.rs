@@ -41,7 +41,7 @@ impl Rng {
 pub(super) struct Wire {
     pub(super) ends: [Tcp; 2],
     pub(super) now: Duration,
-    faults: Faults,
+    pub(super) faults: Faults,
     rng: Rng,
     /// By arrival, then in the order they were sent.
     under_way: BTreeMap<(Duration, u64), (usize, Vec<u8>)>,

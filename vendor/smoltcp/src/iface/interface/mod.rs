@@ -820,6 +820,15 @@ impl InterfaceInner {
         self.now = now
     }
 
+    /// Set what the device segments.
+    ///
+    /// An interface asks its device for it, which then has to make the checksums of TCP. Only
+    /// whoever drives sockets without polling, and sees to their checksums, says it here.
+    #[cfg(feature = "segmentation-offload")]
+    pub fn set_segmentation(&mut self, segmentation: crate::phy::SegmentationCapabilities) {
+        self.caps.segmentation = segmentation
+    }
+
     #[cfg(any(feature = "medium-ethernet", feature = "medium-ieee802154"))]
     #[allow(unused)] // unused depending on which sockets are enabled
     pub(crate) fn hardware_addr(&self) -> HardwareAddress {

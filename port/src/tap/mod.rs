@@ -1,16 +1,21 @@
 //! A TAP device: the card is one host on an Ethernet link whose other end is the kernel's interface of that name.
 //!
 //! For a laptop, containers and tests: no driver has to know of it, and a device made for a user beforehand (`ip tuntap add`)
-//! needs no privilege. Each frame is a system call, but what the kernel's TCP sends at once comes as one frame of up to 64 KiB, with
-//! its checksum left out (`struct virtio_net_hdr`, whose words are not needed: a length tells the one, a checksum the other).
+//! needs no privilege. Each frame is a system call, but what one end's TCP sends at once is one frame of up to 64 KiB, with its checksum
+//! left out, in both directions: the kernel cuts and finishes what leaves it again by a device that does not.
 //! Source: Documentation/networking/tuntap.rst, linux/virtio_net.h.
+
+mod dropped;
+mod header;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::{Capabilities, Checksums, Mac, Port, Receive, Transmit, sys};
+use self::dropped::Dropped;
+use self::header::HEADER_BYTES;
+use crate::{Capabilities, Checksums, Lost, Mac, Port, Receive, Transmit, Unfinished, sys};
 
 const DEVICE: &str = "/dev/net/tun";
 /// Bytes before a packet on Ethernet.
@@ -18,10 +23,8 @@ const ETHERNET_BYTES: usize = 14;
 /// RFC 8200 §5; less carries no IPv6, and RFC 9293 wants 576 at least.
 const MTU_MIN: usize = 1280;
 const MTU_MAX: usize = 65_521;
-/// The longest packet of several segments that the kernel leaves uncut: what an IP header can tell.
+/// The longest packet of several segments that is left uncut: what an IP header can tell.
 const PACKET_BYTES_MAX: usize = 65_535;
-/// Of `struct virtio_net_hdr`, before each frame. All zero: nothing is left to do.
-const HEADER_BYTES: usize = 10;
 
 /// Why a device cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +70,7 @@ pub struct Tap {
     transmit: Outgoing,
     mac: Mac,
     mtu: usize,
+    dropped: Dropped,
 }
 
 /// The receiving half.
@@ -84,6 +88,7 @@ pub struct Outgoing {
     /// A header and a frame.
     frame: Vec<u8>,
     is_gone: Option<Errno>,
+    lost: u64,
 }
 
 impl Tap {
@@ -114,13 +119,13 @@ impl Tap {
             name: name.to_owned(),
             error: Errno::from_io_error(&error).unwrap_or(Errno::MFILE),
         })?;
-        let received = vec![0; HEADER_BYTES + ETHERNET_BYTES + PACKET_BYTES_MAX];
-        let sent = vec![0; HEADER_BYTES + ETHERNET_BYTES + mtu];
+        let room = || vec![0; HEADER_BYTES + ETHERNET_BYTES + PACKET_BYTES_MAX];
         Ok(Tap {
-            receive: Incoming { device, frame: received },
-            transmit: Outgoing { device: copy, frame: sent, is_gone: None },
+            receive: Incoming { device, frame: room() },
+            transmit: Outgoing { device: copy, frame: room(), is_gone: None, lost: 0 },
             mac,
             mtu,
+            dropped: Dropped::of(name),
         })
     }
 }
@@ -155,20 +160,44 @@ impl Receive for Incoming {
     }
 }
 
+impl Outgoing {
+    fn write<R>(
+        &mut self,
+        header: [u8; HEADER_BYTES],
+        length: usize,
+        fill: impl FnOnce(&mut [u8]) -> R,
+    ) -> R {
+        let end = HEADER_BYTES + length;
+        self.frame[..HEADER_BYTES].copy_from_slice(&header);
+        let outcome = fill(&mut self.frame[HEADER_BYTES..end]);
+        match rustix::io::write(&self.device, &self.frame[..end]) {
+            // An interface that is down takes nothing (EIO), nor does a call that a signal ends: frames are lost on any link.
+            Ok(_) | Err(Errno::INTR | Errno::IO) => {}
+            Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => self.lost += 1,
+            Err(error) => self.is_gone = Some(error),
+        }
+        outcome
+    }
+}
+
 impl Transmit for Outgoing {
+    const UNFINISHED_BYTES_MAX: Option<usize> = Some(PACKET_BYTES_MAX);
+
     fn has_room(&mut self) -> bool {
         self.is_gone.is_none()
     }
 
     fn frame<R>(&mut self, length: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {
-        let end = HEADER_BYTES + length;
-        let outcome = fill(&mut self.frame[HEADER_BYTES..end]);
-        match rustix::io::write(&self.device, &self.frame[..end]) {
-            // An interface that is down takes nothing (EIO), a full one neither: frames are lost on any link.
-            Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::IO | Errno::NOBUFS | Errno::NOMEM) => {}
-            Err(error) => self.is_gone = Some(error),
-        }
-        outcome
+        self.write(header::FINISHED, length, fill)
+    }
+
+    fn unfinished<R>(
+        &mut self,
+        length: usize,
+        left: Unfinished,
+        fill: impl FnOnce(&mut [u8]) -> R,
+    ) -> R {
+        self.write(header::unfinished(&left), length, fill)
     }
 
     fn kick(&mut self) -> Result<(), Errno> {
@@ -190,6 +219,10 @@ impl Port for Tap {
 
     fn mac(&self) -> Mac {
         self.mac
+    }
+
+    fn lost(&self) -> Lost {
+        Lost { arrived: self.dropped.count(), leaving: self.transmit.lost }
     }
 
     fn readiness(&self) -> BorrowedFd<'_> {
