@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
@@ -13,6 +15,8 @@ use crate::{needs, wait};
 pub const INTERFACE: &str = "mq0";
 /// The card's end of a veth pair.
 pub const CARD_INTERFACE: &str = "mq1";
+/// Where a wire is between the two (see [`crate::lossy`]): its end at ours, and its end at the card's.
+pub const WIRE: [&str; 2] = ["mw0", "mw1"];
 /// The card's addresses, as `--address` takes them.
 pub const CARD: [&str; 2] = ["10.77.0.1/24", "fd77::1/64"];
 /// The kernel's, at this end.
@@ -25,6 +29,8 @@ pub enum Link {
     Tap,
     /// A veth pair, at whose other end the card has what AF_XDP takes from the kernel.
     Veth,
+    /// Two veth pairs, with a wire of the test's between them, which it has to bring: the kernel, [`WIRE`], the card on AF_XDP.
+    Wire,
 }
 
 impl Link {
@@ -33,7 +39,7 @@ impl Link {
     pub fn port(self) -> String {
         match self {
             Link::Tap => format!("tap:{INTERFACE}"),
-            Link::Veth => format!("xdp:{CARD_INTERFACE}"),
+            Link::Veth | Link::Wire => format!("xdp:{CARD_INTERFACE}"),
         }
     }
 
@@ -45,6 +51,14 @@ impl Link {
                 "link add {INTERFACE} type veth peer name {CARD_INTERFACE}\n\
                  link set {CARD_INTERFACE} up\n"
             ),
+            Link::Wire => {
+                let [own, cards] = WIRE;
+                format!(
+                    "link add {INTERFACE} type veth peer name {own}\n\
+                     link add {CARD_INTERFACE} type veth peer name {cards}\n\
+                     link set {own} up\nlink set {cards} up\nlink set {CARD_INTERFACE} up\n"
+                )
+            }
         }
     }
 }
@@ -79,6 +93,33 @@ impl Namespace {
         ip("-4", &format!("link set {INTERFACE} up\n"));
         Some(Namespace { _held: held })
     }
+}
+
+/// Runs something in another new namespace, in a thread of its own, to which an interface of this one has been moved, where ip(8) gave it
+/// an address.
+///
+/// # Panics
+/// If that is not allowed.
+#[track_caller]
+pub fn beyond<T: Send + 'static>(
+    interface: &'static str,
+    address: &'static str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
+    let (tell, told) = mpsc::channel();
+    let (go, may_go) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let _held = enter_new();
+        tell.send(rustix::thread::gettid()).expect("it is waited for");
+        may_go.recv().expect("the interface comes");
+        ip("-4", &format!("link set lo up\naddress add {address} dev {interface}\n"));
+        ip("-4", &format!("link set {interface} up\n"));
+        run()
+    });
+    let its = told.recv().expect("root may").as_raw_pid();
+    ip("-4", &format!("link set {interface} netns {its}\n"));
+    go.send(()).expect("it waits");
+    thread
 }
 
 /// Makes a namespace and moves this thread into it.
