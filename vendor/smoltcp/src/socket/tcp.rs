@@ -2263,6 +2263,7 @@ impl<'a> Socket<'a> {
                         self.congestion_controller.inner_mut().on_partial_ack(cx.now(), ack_len);
                     } else {
                         if is_repaired {
+                            self.recover = None;
                             self.in_fast_recovery = false;
                             self.pending_fast_retransmit = false;
                             self.scoreboard.end_recovery();
@@ -7325,6 +7326,19 @@ mod test {
         send_selective_ack(&mut s, 1010, 0, (1, 7));
         recv_nothing!(s, time 1010);
         assert!(s.scoreboard.is_empty());
+    }
+
+    #[test]
+    fn test_loss_long_after_another_is_found() {
+        let mut s = socket_with_letters_in_flight();
+        // Half the sequence space later its number would look like one to come.
+        s.recover = Some(LOCAL_SEQ);
+        send!(s, time 1005, TcpRepr {
+            seq_number: REMOTE_SEQ + 1,
+            ack_number: Some(LOCAL_SEQ + 1 + 6),
+            ..SEND_TEMPL
+        });
+        assert_eq!(s.recover, None);
     }
 
     #[test]
