@@ -39,7 +39,7 @@ pub(crate) struct Target {
     pub(crate) address: Ipv4Addr,
     pub(crate) port: u16,
     /// The client's buffers have the size of the server's.
-    pub(crate) bounded: bool,
+    pub(crate) is_bounded: bool,
 }
 
 /// Bytes a second of one stream, the mean of `streams` at once.
@@ -79,7 +79,7 @@ fn stream(target: Target, course: Course) -> f64 {
 
 fn connect(target: Target) -> std::net::TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-    sizes::set(&socket, target.bounded);
+    sizes::set(&socket, target.is_bounded);
     let address = SocketAddr::from((target.address, target.port));
     socket.connect_timeout(&address.into(), PATIENCE).expect("a server");
     socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");

@@ -15,6 +15,8 @@ const TCP_BYTES_MIN: usize = 20;
 /// Where the addresses of an IP packet are, and where its TCP segment is.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Segment {
+    /// Its ports: from, to.
+    pub ports: [u16; 2],
     addresses: Range<usize>,
     bytes: Range<usize>,
 }
@@ -24,15 +26,19 @@ pub struct Segment {
 pub fn segment(frame: &[u8]) -> Option<Segment> {
     let packet = frame.get(ETHERNET_BYTES..)?;
     let half = |at: usize| Some(usize::from(u16::from_be_bytes(*packet.get(at..)?.first_chunk()?)));
-    let (addresses, header_bytes, bytes) = match frame.get(TYPE)?.first_chunk()? {
-        &IPV4 if *packet.get(9)? == TCP => (12..20, usize::from(packet[0] & 15) * 4, half(2)?),
-        &IPV6 if *packet.get(6)? == TCP => (8..40, 40, 40 + half(4)?),
+    let (addresses, header_bytes, bytes) = match *frame.get(TYPE)?.first_chunk()? {
+        IPV4 if *packet.get(9)? == TCP => (12..20, usize::from(packet[0] & 15) * 4, half(2)?),
+        IPV6 if *packet.get(6)? == TCP => (8..40, 40, 40 + half(4)?),
         _ => return None,
     };
     let is_whole = header_bytes + TCP_BYTES_MIN <= bytes && bytes <= packet.len();
     let beyond = |range: Range<usize>| range.start + ETHERNET_BYTES..range.end + ETHERNET_BYTES;
-    is_whole
-        .then(|| Segment { addresses: beyond(addresses), bytes: beyond(header_bytes..bytes) })
+    if !is_whole {
+        return None;
+    }
+    let port = |at: usize| half(header_bytes + at).map(|port| port as u16);
+    let (addresses, bytes) = (beyond(addresses), beyond(header_bytes..bytes));
+    Some(Segment { ports: [port(0)?, port(2)?], addresses, bytes })
 }
 
 /// Does what the interface would have done, where something is left to do.
@@ -68,7 +74,7 @@ mod tests {
         let mut frame = vec![0; 12];
         frame.extend(IPV4);
         frame.extend([0x45, 0, 0, 47, 0, 0, 0, 0, 64, TCP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-        frame.extend([0; 12]);
+        frame.extend([0x07, 0x5b, 0x9c, 0x40, 0, 0, 0, 0, 0, 0, 0, 0]);
         frame.extend([0x50, 0x18, 1, 0, 0, 0, 0, 0]);
         frame.extend(b"payload");
         let pseudo = fold(0x0a00 + 1 + 0x0a00 + 2 + 6 + 27);
@@ -86,6 +92,7 @@ mod tests {
     fn a_checksum_that_was_left_out_is_put_in_and_stays() {
         let mut frame = partial();
         let at = segment(&frame).unwrap();
+        assert_eq!(at.ports, [1883, 40_000]);
         assert!(!is_right(&frame, &at));
         complete(&mut frame, &at);
         assert!(is_right(&frame, &at));

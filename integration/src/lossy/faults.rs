@@ -97,10 +97,7 @@ mod tests {
     #[test]
     fn without_faults_each_frame_arrives_once_and_in_time() {
         for n in 0..1000 {
-            assert_eq!(
-                Faults::default().copies(1, Way::ToCard, n),
-                [Some(Duration::ZERO), None]
-            );
+            assert_eq!(Faults::default().copies(1, Way::ToCard, n), [Some(Duration::ZERO), None]);
         }
     }
 }

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -45,6 +45,15 @@ pub struct Counts {
     pub overflowed: u64,
 }
 
+/// A frame that was lost on purpose.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Loss {
+    /// When it would have left.
+    pub at: Instant,
+    /// Of which connection: its port at the kernel's end.
+    pub client: u16,
+}
+
 /// See the module. It ends when it is dropped.
 #[derive(Debug)]
 pub struct Wire {
@@ -56,8 +65,14 @@ pub struct Wire {
 struct Shared {
     is_over: AtomicBool,
     taken: AtomicU64,
-    lost: AtomicU64,
     overflowed: AtomicU64,
+    lost: Mutex<Vec<Loss>>,
+}
+
+impl Shared {
+    fn lost(&self) -> MutexGuard<'_, Vec<Loss>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Wire {
@@ -94,13 +109,19 @@ impl Wire {
         Wire { shared, thread: Some(thread.expect("a thread")) }
     }
 
+    /// What it has lost so far, in order.
+    #[must_use]
+    pub fn losses(&self) -> Vec<Loss> {
+        self.shared.lost().clone()
+    }
+
     /// What it has done so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Counts {
             taken: of(&self.shared.taken),
-            lost: of(&self.shared.lost),
+            lost: self.shared.lost().len() as u64,
             overflowed: of(&self.shared.overflowed),
         }
     }
@@ -146,7 +167,7 @@ impl Carrier {
 
     /// Takes what came from one end; says how many frames.
     fn take(&mut self, from: usize, now: Duration) -> usize {
-        let Carrier { ends, numbers, faults, seed, under_way, serial, spare, shared, .. } = self;
+        let Carrier { ends, numbers, faults, seed, start, under_way, serial, spare, shared } = self;
         let way = if from == 0 { Way::ToCard } else { Way::FromCard };
         let each = |frame: &mut [u8]| {
             let copies = match checksum::segment(frame) {
@@ -154,13 +175,14 @@ impl Carrier {
                     checksum::complete(frame, &segment);
                     shared.taken.fetch_add(1, Ordering::Relaxed);
                     numbers[from] += 1;
-                    faults.copies(*seed, way, numbers[from] - 1)
+                    let copies = faults.copies(*seed, way, numbers[from] - 1);
+                    if copies == [None; 2] {
+                        shared.lost().push(Loss { at: *start + now, client: segment.ports[from] });
+                    }
+                    copies
                 }
                 None => [Some(faults.delay), None],
             };
-            if copies == [None; 2] {
-                shared.lost.fetch_add(1, Ordering::Relaxed);
-            }
             for after in copies.into_iter().flatten() {
                 if under_way.len() >= UNDER_WAY_MAX {
                     shared.overflowed.fetch_add(1, Ordering::Relaxed);
