@@ -15,22 +15,22 @@ use crate::{needs, wait};
 pub const INTERFACE: &str = "mq0";
 /// The card's end of a veth pair.
 pub const CARD_INTERFACE: &str = "mq1";
-/// Where a wire is between the two (see [`crate::lossy`]): its end at ours, and its end at the card's.
-pub const WIRE: [&str; 2] = ["mw0", "mw1"];
 /// The card's addresses, as `--address` takes them.
 pub const CARD: [&str; 2] = ["10.77.0.1/24", "fd77::1/64"];
 /// The kernel's, at this end.
 pub const HOST: [&str; 2] = ["10.77.0.2/24", "fd77::2/64"];
+/// Where a wire is between the two (see [`crate::lossy`]): its end at ours, and its end at the card's.
+pub const WIRE: [&str; 2] = ["mw0", "mw1"];
 
 /// What joins the card and the kernel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Link {
+    /// Two veth pairs, with a wire of the test's between them, which it has to bring: the kernel, [`WIRE`], the card on AF_XDP.
+    Wire,
     /// A TAP device.
     Tap,
     /// A veth pair, at whose other end the card has what AF_XDP takes from the kernel.
     Veth,
-    /// Two veth pairs, with a wire of the test's between them, which it has to bring: the kernel, [`WIRE`], the card on AF_XDP.
-    Wire,
 }
 
 impl Link {
@@ -38,19 +38,15 @@ impl Link {
     #[must_use]
     pub fn port(self) -> String {
         match self {
+            Link::Wire => format!("xdp:{CARD_INTERFACE}"),
             Link::Tap => format!("tap:{INTERFACE}"),
-            Link::Veth | Link::Wire => format!("xdp:{CARD_INTERFACE}"),
+            Link::Veth => format!("xdp:{CARD_INTERFACE}"),
         }
     }
 
     /// What ip(8) makes it by.
     fn commands(self) -> String {
         match self {
-            Link::Tap => format!("tuntap add dev {INTERFACE} mode tap\n"),
-            Link::Veth => format!(
-                "link add {INTERFACE} type veth peer name {CARD_INTERFACE}\n\
-                 link set {CARD_INTERFACE} up\n"
-            ),
             Link::Wire => {
                 let [own, cards] = WIRE;
                 format!(
@@ -59,6 +55,11 @@ impl Link {
                      link set {own} up\nlink set {cards} up\nlink set {CARD_INTERFACE} up\n"
                 )
             }
+            Link::Tap => format!("tuntap add dev {INTERFACE} mode tap\n"),
+            Link::Veth => format!(
+                "link add {INTERFACE} type veth peer name {CARD_INTERFACE}\n\
+                 link set {CARD_INTERFACE} up\n"
+            ),
         }
     }
 }
@@ -93,33 +94,6 @@ impl Namespace {
         ip("-4", &format!("link set {INTERFACE} up\n"));
         Some(Namespace { _held: held })
     }
-}
-
-/// Runs something in another new namespace, in a thread of its own, to which an interface of this one has been moved, where ip(8) gave it
-/// an address.
-///
-/// # Panics
-/// If that is not allowed.
-#[track_caller]
-pub fn beyond<T: Send + 'static>(
-    interface: &'static str,
-    address: &'static str,
-    run: impl FnOnce() -> T + Send + 'static,
-) -> JoinHandle<T> {
-    let (tell, told) = mpsc::channel();
-    let (go, may_go) = mpsc::channel();
-    let thread = std::thread::spawn(move || {
-        let _held = enter_new();
-        tell.send(rustix::thread::gettid()).expect("it is waited for");
-        may_go.recv().expect("the interface comes");
-        ip("-4", &format!("link set lo up\naddress add {address} dev {interface}\n"));
-        ip("-4", &format!("link set {interface} up\n"));
-        run()
-    });
-    let its = told.recv().expect("root may").as_raw_pid();
-    ip("-4", &format!("link set {interface} netns {its}\n"));
-    go.send(()).expect("it waits");
-    thread
 }
 
 /// Makes a namespace and moves this thread into it.
@@ -162,4 +136,31 @@ pub(crate) fn ip(version: &str, lines: &str) {
     let output = ip.wait_with_output().expect("our own child");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "ip {version}: {said}{lines}");
+}
+
+/// Runs something in another new namespace, in a thread of its own, to which an interface of this one has been moved, where ip(8) gave it
+/// an address.
+///
+/// # Panics
+/// If that is not allowed.
+#[track_caller]
+pub fn beyond<T: Send + 'static>(
+    interface: &'static str,
+    address: &'static str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
+    let (tell, told) = mpsc::channel();
+    let (go, may_go) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let _held = enter_new();
+        tell.send(rustix::thread::gettid()).expect("it is waited for");
+        may_go.recv().expect("the interface comes");
+        ip("-4", &format!("link set lo up\naddress add {address} dev {interface}\n"));
+        ip("-4", &format!("link set {interface} up\n"));
+        run()
+    });
+    let its = told.recv().expect("root may").as_raw_pid();
+    ip("-4", &format!("link set {interface} netns {its}\n"));
+    go.send(()).expect("it waits");
+    thread
 }
