@@ -185,6 +185,8 @@ impl Stage {
             client.next = first.wrapping_add(length as u32 + ends);
         }
         let acknowledged = (i64::from(client.heard) + acknowledged) as u32;
+        let port = choices.one(&[PORT, PORT, PORT, PORT, 0, 99]);
+        let window = choices.one(&WINDOWS);
         let mut options = choices.one(&OPTIONS).to_vec();
         if options == SELECTIVE {
             for _ in 0..2 {
@@ -193,11 +195,11 @@ impl Stage {
             }
         }
         let segment = Segment {
-            ports: [client.at.port(), choices.one(&[PORT, PORT, PORT, PORT, 0, 99])],
+            ports: [client.at.port(), port],
             sequence,
             acknowledged,
             flags,
-            window: choices.one(&WINDOWS),
+            window,
             options: &options,
             payload: &payload,
         };
