@@ -526,6 +526,8 @@ pub struct Socket<'a> {
 
     /// What the remote end has of what it has not acknowledged, as its selective ACKs tell.
     scoreboard: scoreboard::Scoreboard,
+    /// It has something, so that whoever sends without losses need not look at it.
+    has_selective_acks: bool,
 
     #[cfg(feature = "async")]
     rx_waker: WakerRegistration,
@@ -608,6 +610,7 @@ impl<'a> Socket<'a> {
             last_remote_tsval: 0,
             congestion_controller: congestion::AnyController::new(),
             scoreboard: scoreboard::Scoreboard::new(),
+            has_selective_acks: false,
 
             #[cfg(feature = "async")]
             rx_waker: WakerRegistration::new(),
@@ -949,6 +952,7 @@ impl<'a> Socket<'a> {
         self.remote_mss = DEFAULT_MSS;
         self.remote_last_ts = None;
         self.scoreboard.clear();
+        self.has_selective_acks = false;
         self.ack_delay_timer = AckDelayTimer::Idle;
         self.challenge_ack_timer = Instant::from_secs(0);
 
@@ -1427,7 +1431,7 @@ impl<'a> Socket<'a> {
     fn cwnd_remaining(&self) -> usize {
         // Each of the first two duplicate ACKs tells of a segment that has left the network, and
         // lets another one in (RFC 3042, limited transmit). Selective ACKs tell it themselves.
-        let limited_transmit = if self.in_fast_recovery || !self.scoreboard.is_empty() {
+        let limited_transmit = if self.in_fast_recovery || self.has_selective_acks {
             0
         } else {
             usize::from(self.local_rx_dup_acks.min(2)) * self.remote_mss
@@ -1440,7 +1444,7 @@ impl<'a> Socket<'a> {
     /// neither arrived nor were lost.
     fn pipe(&self) -> usize {
         let flight_size = self.flight_size();
-        if self.scoreboard.is_empty() || (self.in_fast_recovery && !self.recovers_selectively()) {
+        if !self.has_selective_acks || (self.in_fast_recovery && !self.recovers_selectively()) {
             return flight_size;
         }
         let (una, next) = (self.local_seq_no, self.remote_last_seq);
@@ -2262,7 +2266,7 @@ impl<'a> Socket<'a> {
                         self.pending_fast_retransmit = true;
                         self.congestion_controller.inner_mut().on_partial_ack(cx.now(), ack_len);
                     } else {
-                        if is_repaired {
+                        if is_repaired && self.recover.is_some() {
                             self.recover = None;
                             self.in_fast_recovery = false;
                             self.pending_fast_retransmit = false;
@@ -2292,7 +2296,9 @@ impl<'a> Socket<'a> {
                 self.remote_last_seq = self.local_seq_no
             }
             // Nor what the remote end says it has (RFC 6675 5.1).
-            self.remote_last_seq = self.scoreboard.skip(self.remote_last_seq);
+            if self.has_selective_acks {
+                self.remote_last_seq = self.scoreboard.skip(self.remote_last_seq);
+            }
         }
 
         // update last remote tsval
@@ -2416,11 +2422,13 @@ impl<'a> Socket<'a> {
     /// Returns whether a segment told of octets that arrived beyond what is acknowledged.
     fn note_selective_acks(&mut self, repr: &TcpRepr) -> bool {
         let is_of_interest =
-            repr.sack_ranges[0].is_some() || self.in_fast_recovery || !self.scoreboard.is_empty();
+            repr.sack_ranges[0].is_some() || self.in_fast_recovery || self.has_selective_acks;
         match repr.ack_number {
             Some(ack_number) if self.remote_has_sack && is_of_interest => {
                 let next = self.send_next_ever();
-                self.scoreboard.update(ack_number, next, &repr.sack_ranges)
+                let is_news = self.scoreboard.update(ack_number, next, &repr.sack_ranges);
+                self.has_selective_acks = !self.scoreboard.is_empty();
+                is_news
             }
             _ => false,
         }
@@ -2630,6 +2638,7 @@ impl<'a> Socket<'a> {
                 // A time-out ends fast recovery (RFC 6582 3.2 step 4).
                 self.in_fast_recovery = false;
                 self.scoreboard.clear();
+                self.has_selective_acks = false;
                 self.pending_fast_retransmit = false;
                 self.recover = Some(self.send_next_ever());
             } else {
@@ -2979,8 +2988,10 @@ impl<'a> Socket<'a> {
         // We've sent a packet successfully, so we can update the internal state now.
         // Use max() so a fast-retransmit segment (whose seq_number is local_seq_no, well
         // behind the current frontier) doesn't rewind the tracked "highest sent" sequence.
-        let sent_to = repr.seq_number + repr.segment_len();
-        self.remote_last_seq = self.scoreboard.skip(self.remote_last_seq.max(sent_to));
+        self.remote_last_seq = self.remote_last_seq.max(repr.seq_number + repr.segment_len());
+        if self.has_selective_acks {
+            self.remote_last_seq = self.scoreboard.skip(self.remote_last_seq);
+        }
         self.remote_last_ack = repr.ack_number;
         self.remote_last_win = repr.window_len;
 
