@@ -2,7 +2,7 @@
 //!
 //! A thread of its own. It takes what is for the ends' addresses, which is all that TCP between them needs, past the kernel (AF_XDP), so that
 //! neither end's kernel sees the other's frames a second time. What is no TCP is only delayed: a lost question for an address (RFC 826)
-//! costs a second, and says nothing of a stack. Bound: [`UNDER_WAY_MAX`] frames under way, beyond which a frame is lost and counted.
+//! costs a second, and says nothing of a stack. Bound: `UNDER_WAY_MAX` frames under way, beyond which a frame is lost and counted.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
