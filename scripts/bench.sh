@@ -6,6 +6,7 @@
 #                 acknowledgements that come for many messages at once: the difference is what acknowledgements cost
 #   xdp           the same on AF_XDP, over a veth pair
 #   hold          100,000 idle connections of our own TCP/IP by itself; and what 5,000 cost with broker, session and card
+#   loss          goodput of our own TCP/IP and of the kernel's over a wire that loses frames, both ways
 #   trust         what the card distributes with trust "suback" and with "observed"
 #   echo busy     QoS 1 echo through the broker: what is not accelerated; the same with one core taken by a busy loop
 #   large connect the same with 60 kB payloads; one client after another
@@ -22,7 +23,7 @@ fi
 ip link set lo up
 duration=${DURATION:-10}
 out=${OUT:-.cache/bench}
-steps=${*:-wire kernel qos1 mem xdp hold trust echo busy large connect idle cores}
+steps=${*:-wire kernel qos1 mem xdp hold loss trust echo busy large connect idle cores}
 mkdir -p "$out"
 
 config installed 11883 0.0.0.0
@@ -124,6 +125,7 @@ for step in $steps; do
       own_mem
       run hold --connections 5000 --silence "$duration" --target "$mem_target" \
         --target "mosquitto $version=127.0.0.1:11883,pid=$installed" ;;
+    loss) echo; cargo bench -q -p dpu-server --bench goodput ;;
     trust) run fanout --client kernel --target "suback=127.0.0.1:11885,pid=$broker+$server" \
              --target "observed=127.0.0.1:11887,pid=$through+$through_server" --subscribers 100,1000 --rate 20 --payload 64 --qos 0 \
              --duration "$duration" --json "$out/trust.json" --html "$out/trust.html" ;;
@@ -137,6 +139,6 @@ for step in $steps; do
     connect) run connect "${fair[@]}" --duration "$duration" --json "$out/connect.json" ;;
     idle) idle "$fair_pid" "$through" "$through_server" ;;
     cores) cargo bench -q -p dpu-server --bench mqtt; cargo bench -q -p dpu-server --bench stack ;;
-    *) echo "bench: no step $step; there are wire kernel qos1 mem xdp hold trust echo busy large connect idle cores" >&2; exit 2 ;;
+    *) echo "bench: no step $step; there are wire kernel qos1 mem xdp hold loss trust echo busy large connect idle cores" >&2; exit 2 ;;
   esac
 done

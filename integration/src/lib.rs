@@ -25,6 +25,7 @@ pub mod crowd;
 pub mod differential;
 pub mod echo;
 pub mod folder;
+pub mod lossy;
 pub mod metrics;
 pub mod mqtt;
 pub mod namespace;

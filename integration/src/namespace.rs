@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
@@ -19,10 +21,14 @@ const BRIDGED: &str = "mq2";
 pub const CARD: [&str; 2] = ["10.77.0.1/24", "fd77::1/64"];
 /// The kernel's, at this end.
 pub const HOST: [&str; 2] = ["10.77.0.2/24", "fd77::2/64"];
+/// Where a wire is between the two (see [`crate::lossy`]): its end at ours, and its end at the card's.
+pub const WIRE: [&str; 2] = ["mw0", "mw1"];
 
 /// What joins the card and the kernel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Link {
+    /// Two veth pairs, with a wire of the test's between them, which it has to bring: the kernel, [`WIRE`], the card on AF_XDP.
+    Wire,
     /// A TAP device.
     Tap,
     /// A veth pair, at whose other end the card has what AF_XDP takes from the kernel.
@@ -37,6 +43,7 @@ impl Link {
     #[must_use]
     pub fn port(self) -> String {
         match self {
+            Link::Wire => format!("xdp:{CARD_INTERFACE}"),
             Link::Tap => format!("tap:{INTERFACE}"),
             Link::Veth => format!("xdp:{CARD_INTERFACE}"),
             Link::Bridge => format!("tap:{CARD_INTERFACE}"),
@@ -46,6 +53,14 @@ impl Link {
     /// What ip(8) makes it by.
     fn commands(self) -> String {
         match self {
+            Link::Wire => {
+                let [own, cards] = WIRE;
+                format!(
+                    "link add {INTERFACE} type veth peer name {own}\n\
+                     link add {CARD_INTERFACE} type veth peer name {cards}\n\
+                     link set {own} up\nlink set {cards} up\nlink set {CARD_INTERFACE} up\n"
+                )
+            }
             Link::Tap => format!("tuntap add dev {INTERFACE} mode tap\n"),
             Link::Veth => format!(
                 "link add {INTERFACE} type veth peer name {CARD_INTERFACE}\n\
@@ -152,4 +167,31 @@ pub(crate) fn ip(version: &str, lines: &str) {
     let output = ip.wait_with_output().expect("our own child");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "ip {version}: {said}{lines}");
+}
+
+/// Runs something in another new namespace, in a thread of its own, to which an interface of this one has been moved, where ip(8) gave it
+/// an address.
+///
+/// # Panics
+/// If that is not allowed.
+#[track_caller]
+pub fn beyond<T: Send + 'static>(
+    interface: &'static str,
+    address: &'static str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
+    let (tell, told) = mpsc::channel();
+    let (go, may_go) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let _held = enter_new();
+        tell.send(rustix::thread::gettid()).expect("it is waited for");
+        may_go.recv().expect("the interface comes");
+        ip("-4", &format!("link set lo up\naddress add {address} dev {interface}\n"));
+        ip("-4", &format!("link set {interface} up\n"));
+        run()
+    });
+    let its = told.recv().expect("root may").as_raw_pid();
+    ip("-4", &format!("link set {interface} netns {its}\n"));
+    go.send(()).expect("it waits");
+    thread
 }

@@ -26,12 +26,14 @@ const OPTIONS: [&[u8]; 8] = [
     &[],
     &[2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 16, 0, 0, 0, 0, 0, 1, 3, 3, 7],
     &[1, 1, 8, 10, 0, 0, 16, 1, 0, 0, 32, 1],
-    &[1, 1, 5, 10, 0, 0, 0, 10, 0, 0, 0, 20],
+    SELECTIVE,
     &[2, 4, 0, 0],
     &[2, 4, 0, 1, 3, 3, 255],
     &[8, 1, 5, 0],
     &[5, 200, 1, 2],
 ];
+/// A selective acknowledgement (RFC 2018), whose blocks are made when it is sent.
+const SELECTIVE: &[u8] = &[1, 1, 5, 10];
 const PAUSES_MS: [u64; 8] = [0, 1, 10, 100, 250, 1_000, 10_000, 100_000];
 /// After which nothing that nobody holds is left: more than every time-out.
 const REST: Duration = Duration::from_secs(7_200);
@@ -182,13 +184,23 @@ impl Stage {
             let ends = u32::from(flags & FIN != 0);
             client.next = first.wrapping_add(length as u32 + ends);
         }
+        let acknowledged = (i64::from(client.heard) + acknowledged) as u32;
+        let port = choices.one(&[PORT, PORT, PORT, PORT, 0, 99]);
+        let window = choices.one(&WINDOWS);
+        let mut options = choices.one(&OPTIONS).to_vec();
+        if options == SELECTIVE {
+            for _ in 0..2 {
+                let delta = DELTAS[usize::from(choices.byte() & 15)];
+                options.extend(((i64::from(acknowledged) + delta) as u32).to_be_bytes());
+            }
+        }
         let segment = Segment {
-            ports: [client.at.port(), choices.one(&[PORT, PORT, PORT, PORT, 0, 99])],
+            ports: [client.at.port(), port],
             sequence,
-            acknowledged: (i64::from(client.heard) + acknowledged) as u32,
+            acknowledged,
             flags,
-            window: choices.one(&WINDOWS),
-            options: choices.one(&OPTIONS),
+            window,
+            options: &options,
             payload: &payload,
         };
         let mut frame = segment.frame(client.at.ip(), client.card);

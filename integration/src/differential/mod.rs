@@ -24,7 +24,7 @@ mod play;
 mod policy;
 mod record;
 mod rig;
-mod rng;
+pub(crate) mod rng;
 mod scenario;
 mod shrink;
 mod side;

@@ -20,6 +20,7 @@ use crate::wire::{
 
 mod at_once;
 mod congestion;
+mod scoreboard;
 
 pub use at_once::AtOnce;
 
@@ -480,6 +481,8 @@ pub struct Socket<'a> {
     pending_fast_retransmit: bool,
     /// A loss found by duplicate ACKs is not yet repaired.
     in_fast_recovery: bool,
+    /// The scoreboard has something: whoever sends without losses need not look at it.
+    has_selective_acks: bool,
     /// Nagle's Algorithm enabled.
     nagle: bool,
     /// tsval generator - if some, tcp timestamp is enabled
@@ -525,6 +528,9 @@ pub struct Socket<'a> {
 
     /// 0 if not seen or timestamp not enabled
     last_remote_tsval: u32,
+
+    /// What the remote end has of what it has not acknowledged, as its selective ACKs tell.
+    scoreboard: scoreboard::Scoreboard,
 
     #[cfg(feature = "async")]
     rx_waker: WakerRegistration,
@@ -606,6 +612,8 @@ impl<'a> Socket<'a> {
             tsval_generator: None,
             last_remote_tsval: 0,
             congestion_controller: congestion::AnyController::new(),
+            scoreboard: scoreboard::Scoreboard::new(),
+            has_selective_acks: false,
 
             #[cfg(feature = "async")]
             rx_waker: WakerRegistration::new(),
@@ -948,6 +956,8 @@ impl<'a> Socket<'a> {
         self.remote_win_shift = rx_cap_log2.saturating_sub(16) as u8;
         self.remote_mss = DEFAULT_MSS;
         self.remote_last_ts = None;
+        self.scoreboard.clear();
+        self.has_selective_acks = false;
         self.ack_delay_timer = AckDelayTimer::Idle;
         self.challenge_ack_timer = Instant::from_secs(0);
 
@@ -1425,14 +1435,48 @@ impl<'a> Socket<'a> {
 
     fn cwnd_remaining(&self) -> usize {
         // Each of the first two duplicate ACKs tells of a segment that has left the network, and
-        // lets another one in (RFC 3042, limited transmit).
-        let limited_transmit = if self.in_fast_recovery {
+        // lets another one in (RFC 3042, limited transmit). Selective ACKs tell it themselves.
+        let limited_transmit = if self.in_fast_recovery || self.has_selective_acks {
             0
         } else {
             usize::from(self.local_rx_dup_acks.min(2)) * self.remote_mss
         };
         let window = self.congestion_controller.inner().window();
-        window.saturating_add(limited_transmit).saturating_sub(self.flight_size())
+        window.saturating_add(limited_transmit).saturating_sub(self.pipe())
+    }
+
+    /// Octets that are taken to be on their way (RFC 6675 4): as far as selective ACKs tell, those that
+    /// neither arrived nor were lost.
+    fn pipe(&self) -> usize {
+        let flight_size = self.flight_size();
+        if !self.has_selective_acks || (self.in_fast_recovery && !self.recovers_selectively()) {
+            return flight_size;
+        }
+        let (una, next) = (self.local_seq_no, self.remote_last_seq);
+        flight_size - self.scoreboard.left_network(una, next, self.remote_mss)
+    }
+
+    /// Whether selective ACKs say what is to be sent again (RFC 6675), and not the number of duplicate
+    /// ACKs (RFC 6582).
+    fn recovers_selectively(&self) -> bool {
+        self.in_fast_recovery && self.scoreboard.in_recovery()
+    }
+
+    /// What of the transmit buffer is to be sent again now, to repair a loss that ACKs told of: where it
+    /// is, and how many octets.
+    fn retransmission(&self, mss: usize) -> Option<(usize, usize)> {
+        let una = self.local_seq_no;
+        let (start, len) = if self.pending_fast_retransmit {
+            (una, self.scoreboard.first_hole_len(una).unwrap_or(usize::MAX))
+        } else if self.recovers_selectively() && self.cwnd_remaining() >= mss {
+            self.scoreboard.next_lost(una, mss)?
+        } else {
+            return None;
+        };
+        let offset = start - una;
+        // A hole may end with a FIN, which the transmit buffer does not hold.
+        let size = len.min(mss).min(self.tx_buffer.len().saturating_sub(offset));
+        (size > 0).then_some((offset, size))
     }
 
     /// Octets of storage that the receive buffer and the transmit buffer have.
@@ -2151,19 +2195,22 @@ impl<'a> Socket<'a> {
             self.tx_waker.wake();
         }
 
+        let is_selective_news = self.note_selective_acks(repr);
+
         if let Some(ack_number) = repr.ack_number {
             // TODO: When flow control is implemented,
             // refractor the following block within that implementation
 
             match self.local_rx_last_ack {
-                // Duplicate ACK if payload empty and ACK doesn't move send window ->
+                // Duplicate ACK if payload empty and ACK doesn't move send window, or if it tells
+                // of octets that arrived (RFC 6675 2) ->
                 // Increment duplicate ACK count, notify congestion controller and
                 // set for retransmit if we just received the third duplicate ACK
                 Some(last_rx_ack)
-                    if repr.payload.is_empty()
-                        && last_rx_ack == ack_number
+                    if last_rx_ack == ack_number
                         && ack_number < self.remote_last_seq
-                        && !is_window_update =>
+                        && (is_selective_news
+                            || (repr.payload.is_empty() && !is_window_update)) =>
                 {
                     // Increment duplicate ACK count
                     self.local_rx_dup_acks = self.local_rx_dup_acks.saturating_add(1);
@@ -2178,20 +2225,28 @@ impl<'a> Socket<'a> {
                     // Duplicate ACKs of what an earlier loss made us send again tell of no loss
                     // (RFC 6582 3.2 step 1).
                     let is_news = self.recover.is_none_or(|recover| ack_number >= recover);
-                    if self.local_rx_dup_acks == 3 && is_news {
+                    let is_lost = self.local_rx_dup_acks == 3
+                        || self.scoreboard.is_first_lost(ack_number, self.remote_mss);
+                    if is_lost && is_news {
                         self.recover = Some(self.send_next_ever());
                         self.in_fast_recovery = true;
+                        self.scoreboard.begin_recovery();
                         self.timer.set_for_fast_retransmit();
                         net_debug!("started fast retransmit");
                     }
 
-                    // Notify of duplicate ACK
-                    let in_flight = self.flight_size();
-                    self.congestion_controller.inner_mut().on_dup_ack(
-                        cx.now(),
-                        self.remote_mss,
-                        in_flight,
-                    );
+                    if self.recovers_selectively() {
+                        self.pending_fast_retransmit |=
+                            self.scoreboard.is_lost_again(self.remote_mss);
+                    } else {
+                        // Notify of duplicate ACK
+                        let in_flight = self.flight_size();
+                        self.congestion_controller.inner_mut().on_dup_ack(
+                            cx.now(),
+                            self.remote_mss,
+                            in_flight,
+                        );
+                    }
                 }
 
                 // No duplicate ACK means we reset the duplicate ACK count
@@ -2206,13 +2261,22 @@ impl<'a> Socket<'a> {
                     // Notify of fresh ACK
                     self.rtte.on_ack(cx.now(), ack_number);
                     let is_repaired = self.recover.is_none_or(|recover| ack_number >= recover);
-                    if self.in_fast_recovery && ack_len > 0 && !is_repaired {
+                    if self.recovers_selectively() && ack_len > 0 && !is_repaired {
+                        // What a partial ACK stops at is lost, unless it was sent again since.
+                        self.pending_fast_retransmit |= !self.scoreboard.is_first_sent_again()
+                            || self.scoreboard.is_lost_again(self.remote_mss);
+                    } else if self.in_fast_recovery && ack_len > 0 && !is_repaired {
                         // A partial ACK: what it stops at is lost too (RFC 6582 3.2 step 3).
                         net_debug!("partial ACK, retransmitting the next hole");
                         self.pending_fast_retransmit = true;
                         self.congestion_controller.inner_mut().on_partial_ack(cx.now(), ack_len);
                     } else {
-                        self.in_fast_recovery &= !is_repaired;
+                        if is_repaired && self.recover.is_some() {
+                            self.recover = None;
+                            self.in_fast_recovery = false;
+                            self.pending_fast_retransmit = false;
+                            self.scoreboard.end_recovery();
+                        }
                         let new_flight_size = self.flight_size().saturating_sub(ack_len);
                         self.congestion_controller.inner_mut().on_ack(
                             cx.now(),
@@ -2235,6 +2299,10 @@ impl<'a> Socket<'a> {
             // deallocated from the buffer.
             if self.remote_last_seq < self.local_seq_no {
                 self.remote_last_seq = self.local_seq_no
+            }
+            // Nor what the remote end says it has (RFC 6675 5.1).
+            if self.has_selective_acks {
+                self.remote_last_seq = self.scoreboard.skip(self.remote_last_seq);
             }
         }
 
@@ -2356,6 +2424,21 @@ impl<'a> Socket<'a> {
         }
     }
 
+    /// Returns whether a segment told of octets that arrived beyond what is acknowledged.
+    fn note_selective_acks(&mut self, repr: &TcpRepr) -> bool {
+        let is_of_interest =
+            repr.sack_ranges[0].is_some() || self.in_fast_recovery || self.has_selective_acks;
+        match repr.ack_number {
+            Some(ack_number) if self.remote_has_sack && is_of_interest => {
+                let next = self.send_next_ever();
+                let is_news = self.scoreboard.update(ack_number, next, &repr.sack_ranges);
+                self.has_selective_acks = !self.scoreboard.is_empty();
+                is_news
+            }
+            _ => false,
+        }
+    }
+
     fn timed_out(&self, timestamp: Instant) -> bool {
         match (self.remote_last_ts, self.timeout) {
             (Some(remote_last_ts), Some(timeout)) => timestamp >= remote_last_ts + timeout,
@@ -2381,6 +2464,10 @@ impl<'a> Socket<'a> {
 
         let local_mss = cx.ip_mtu() - ip_header_len - TCP_HEADER_LEN;
         let effective_mss = local_mss.min(self.remote_mss).saturating_sub(options_len);
+
+        if self.retransmission(effective_mss).is_some() {
+            return true;
+        }
 
         // Have we sent data that hasn't been ACKed yet?
         let data_in_flight = self.remote_last_seq != self.local_seq_no;
@@ -2555,6 +2642,8 @@ impl<'a> Socket<'a> {
 
                 // A time-out ends fast recovery (RFC 6582 3.2 step 4).
                 self.in_fast_recovery = false;
+                self.scoreboard.clear();
+                self.has_selective_acks = false;
                 self.pending_fast_retransmit = false;
                 self.recover = Some(self.send_next_ever());
             } else {
@@ -2563,7 +2652,11 @@ impl<'a> Socket<'a> {
 
                 // Inform the congestion controller that we're doing a fast retransmit and should enter the fast recovery state
                 let in_flight = self.flight_size();
-                self.congestion_controller.inner_mut().on_loss(cx.now(), in_flight);
+                if self.recovers_selectively() {
+                    self.congestion_controller.inner_mut().on_selective_loss(cx.now(), in_flight);
+                } else {
+                    self.congestion_controller.inner_mut().on_loss(cx.now(), in_flight);
+                }
 
                 if self.tx_buffer.is_empty() {
                     // The earliest unacknowledged segment is a SYN or a FIN without data.
@@ -2702,14 +2795,17 @@ impl<'a> Socket<'a> {
                 let local_mss = cx.ip_mtu() - ip_repr.header_len() - TCP_HEADER_LEN;
                 let effective_mss = local_mss.min(self.remote_mss).saturating_sub(options_len);
 
-                let offset = if self.pending_fast_retransmit {
-                    let size = effective_mss.min(self.tx_buffer.len());
-                    repr.seq_number = self.local_seq_no;
-                    repr.payload = self.tx_buffer.get_allocated(0, size);
+                let offset = if let Some((offset, size)) = self.retransmission(effective_mss) {
+                    let next = self.send_next_ever();
+                    repr.seq_number = self.local_seq_no + offset;
+                    repr.payload = self.tx_buffer.get_allocated(offset, size);
 
                     self.pending_fast_retransmit = false;
+                    self.scoreboard.on_sent_again(repr.seq_number + repr.payload.len(), next);
+                    // An ACK of anything beyond tells when this one arrived.
+                    self.rtte.on_retransmit();
 
-                    0
+                    offset
                 } else {
                     // Right edge of window, ie the max sequence number we're allowed to send.
                     let win_right_edge = self.local_seq_no + self.remote_win_len;
@@ -2898,6 +2994,9 @@ impl<'a> Socket<'a> {
         // Use max() so a fast-retransmit segment (whose seq_number is local_seq_no, well
         // behind the current frontier) doesn't rewind the tracked "highest sent" sequence.
         self.remote_last_seq = self.remote_last_seq.max(repr.seq_number + repr.segment_len());
+        if self.has_selective_acks {
+            self.remote_last_seq = self.scoreboard.skip(self.remote_last_seq);
+        }
         self.remote_last_ack = repr.ack_number;
         self.remote_last_win = repr.window_len;
 
@@ -7137,6 +7236,159 @@ mod test {
         });
         recv_nothing!(s, time 1081);
         assert!(!s.in_fast_recovery);
+    }
+
+    const LETTERS: &[u8] = b"aaaaaabbbbbbccccccddddddeeeeeeffffffgggggg";
+
+    /// Sends `LETTERS` in segments of six octets to a remote end that acknowledges selectively.
+    fn socket_with_letters_in_flight() -> TestSocket {
+        let mut s = socket_established();
+        s.remote_has_sack = true;
+        s.remote_mss = 6;
+        s.remote_win_len = 100;
+        s.send_slice(LETTERS).unwrap();
+        for index in 0..7 {
+            recv_letters(&mut s, 1000, index);
+        }
+        recv_nothing!(s, time 1000);
+        s
+    }
+
+    #[track_caller]
+    fn recv_letters(s: &mut TestSocket, time: i64, index: usize) {
+        recv(s, Instant::from_millis(time), |result| {
+            let repr = result.unwrap();
+            assert_eq!(repr.seq_number, LOCAL_SEQ + 1 + 6 * index);
+            assert_eq!(repr.payload, &LETTERS[6 * index..][..6]);
+        });
+    }
+
+    /// An ACK of the letters before `index`, and of those in a range beyond.
+    fn send_selective_ack(s: &mut TestSocket, time: i64, index: usize, has: (usize, usize)) {
+        let at = |index: usize| (LOCAL_SEQ + 1 + 6 * index).0 as u32;
+        let repr = TcpRepr {
+            seq_number: REMOTE_SEQ + 1,
+            ack_number: Some(LOCAL_SEQ + 1 + 6 * index),
+            sack_ranges: [Some((at(has.0), at(has.1))), None, None],
+            ..SEND_TEMPL
+        };
+        assert_eq!(send(s, Instant::from_millis(time), &repr), None);
+    }
+
+    #[test]
+    fn test_selective_acks_repair_several_losses_at_once() {
+        let mut s = socket_with_letters_in_flight();
+        // The first and the third are lost.
+        send_selective_ack(&mut s, 1010, 0, (1, 2));
+        recv_nothing!(s, time 1010);
+        send_selective_ack(&mut s, 1011, 0, (3, 4));
+        recv_nothing!(s, time 1011);
+        send_selective_ack(&mut s, 1012, 0, (3, 5));
+        recv_letters(&mut s, 1012, 0);
+        // So far two segments have arrived beyond the third.
+        recv_nothing!(s, time 1012);
+        send_selective_ack(&mut s, 1013, 0, (3, 6));
+        recv_letters(&mut s, 1013, 2);
+        send_selective_ack(&mut s, 1014, 0, (3, 7));
+        recv_nothing!(s, time 1014);
+        // A partial ACK tells of nothing that was not sent again.
+        send_selective_ack(&mut s, 1020, 2, (3, 7));
+        recv_nothing!(s, time 1020);
+        send_selective_ack(&mut s, 1021, 7, (0, 1));
+        recv_nothing!(s, time 1021);
+        assert!(!s.in_fast_recovery);
+        assert!(s.scoreboard.is_empty());
+    }
+
+    #[test]
+    fn test_selective_ack_that_changes_the_window_is_a_duplicate() {
+        let mut s = socket_with_letters_in_flight();
+        let at = |index: usize| (LOCAL_SEQ + 1 + 6 * index).0 as u32;
+        for (time, has) in [2, 3, 4].into_iter().enumerate() {
+            send!(s, time 1010 + time as i64, TcpRepr {
+                seq_number: REMOTE_SEQ + 1,
+                ack_number: Some(LOCAL_SEQ + 1),
+                window_len: 200 + has as u16,
+                sack_ranges: [Some((at(1), at(has))), None, None],
+                ..SEND_TEMPL
+            });
+        }
+        recv_letters(&mut s, 1013, 0);
+        recv_nothing!(s, time 1013);
+    }
+
+    #[test]
+    fn test_what_selective_acks_tell_of_is_not_sent_again_after_a_time_out() {
+        let mut s = socket_with_letters_in_flight();
+        // All but the third, the fourth and the last arrive. Their time runs out, and so that of
+        // what was told before is over.
+        send_selective_ack(&mut s, 1010, 2, (4, 5));
+        recv_letters(&mut s, 3000, 2);
+        send_selective_ack(&mut s, 3010, 3, (4, 6));
+        recv_letters(&mut s, 3010, 3);
+        recv_letters(&mut s, 3010, 6);
+        recv_nothing!(s, time 3010);
+    }
+
+    #[test]
+    fn test_partial_selective_ack_repairs_what_it_stops_at() {
+        let mut s = socket_with_letters_in_flight();
+        // The first and the last are lost.
+        for has in 2..=6 {
+            send_selective_ack(&mut s, 1010, 0, (1, has));
+        }
+        recv_letters(&mut s, 1010, 0);
+        recv_nothing!(s, time 1010);
+        send!(s, time 1020, TcpRepr {
+            seq_number: REMOTE_SEQ + 1,
+            ack_number: Some(LOCAL_SEQ + 1 + 36),
+            ..SEND_TEMPL
+        });
+        recv_letters(&mut s, 1020, 6);
+        recv_nothing!(s, time 1020);
+    }
+
+    #[test]
+    fn test_what_is_sent_again_and_lost_again_is_sent_a_third_time() {
+        let mut s = socket_with_letters_in_flight();
+        for has in 2..=7 {
+            send_selective_ack(&mut s, 1010, 0, (1, has));
+        }
+        recv_letters(&mut s, 1010, 0);
+        s.send_slice(b"hhhhhhiiiiiijjjjjj").unwrap();
+        for letters in [b"hhhhhh", b"iiiiii", b"jjjjjj"] {
+            recv(&mut s, Instant::from_millis(1011), |repr| {
+                assert_eq!(repr.unwrap().payload, letters);
+            });
+        }
+        // Two segments that left after it may have overtaken it.
+        send_selective_ack(&mut s, 1020, 0, (1, 9));
+        recv_nothing!(s, time 1020);
+        send_selective_ack(&mut s, 1021, 0, (1, 10));
+        recv_letters(&mut s, 1021, 0);
+        recv_nothing!(s, time 1021);
+    }
+
+    #[test]
+    fn test_selective_acks_that_were_not_agreed_on_are_ignored() {
+        let mut s = socket_with_letters_in_flight();
+        s.remote_has_sack = false;
+        send_selective_ack(&mut s, 1010, 0, (1, 7));
+        recv_nothing!(s, time 1010);
+        assert!(s.scoreboard.is_empty());
+    }
+
+    #[test]
+    fn test_loss_long_after_another_is_found() {
+        let mut s = socket_with_letters_in_flight();
+        // Half the sequence space later its number would look like one to come.
+        s.recover = Some(LOCAL_SEQ);
+        send!(s, time 1005, TcpRepr {
+            seq_number: REMOTE_SEQ + 1,
+            ack_number: Some(LOCAL_SEQ + 1 + 6),
+            ..SEND_TEMPL
+        });
+        assert_eq!(s.recover, None);
     }
 
     #[test]

@@ -35,7 +35,9 @@ impl Socket<'_> {
             Timer::Retransmit { expires_at } => expires_at > now,
             Timer::FastRetransmit | Timer::ZeroWindowProbe { .. } | Timer::Close { .. } => false,
         };
-        let is_in_step = self.remote_last_seq == next && !self.pending_fast_retransmit;
+        let is_repairing =
+            self.pending_fast_retransmit || self.in_fast_recovery || self.has_selective_acks;
+        let is_in_step = self.remote_last_seq == next && !is_repairing;
         if !is_open || !is_timer_quiet || !is_in_step || data.is_empty() {
             return None;
         }

@@ -32,6 +32,12 @@ pub(super) trait Controller {
     /// Fired after an inferred loss via three duplicate acks.
     fn on_loss(&mut self, now: Instant, in_flight: usize) {}
 
+    /// Fired instead of `on_loss` if selective acks tell what has left the network. Nothing is to be
+    /// added for it then, and `on_dup_ack` and `on_partial_ack` are not called.
+    fn on_selective_loss(&mut self, now: Instant, in_flight: usize) {
+        self.on_loss(now, in_flight)
+    }
+
     fn pre_transmit(&mut self, now: Instant) {}
 
     fn post_transmit(&mut self, now: Instant, len: usize) {}

@@ -204,6 +204,12 @@ impl Controller for Cubic {
         }
     }
 
+    fn on_selective_loss(&mut self, now: Instant, in_flight: usize) {
+        // RFC 6675 5 step 4.1.
+        self.on_loss(now, in_flight);
+        self.cwnd = self.ssthresh.min(self.rwnd);
+    }
+
     fn on_rto(&mut self, _now: Instant, in_flight: usize) {
         // RFC 5681: when the retransmission timer fires for a segment that has
         // already been retransmitted by the timer (no new data was ACKed since

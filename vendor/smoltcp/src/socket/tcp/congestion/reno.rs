@@ -60,8 +60,10 @@ impl Controller for Reno {
             // Slow start: increase `cwnd` by 1 MSS per ACK.
             len.min(self.mss)
         } else {
-            // Congestion avoidance: increase by ~1 MSS per RTT.
-            (self.mss * self.mss / self.cwnd).max(1)
+            // Congestion avoidance: increase by 1 MSS per RTT. Octets are counted, not ACKs
+            // (RFC 5681 3.1, RFC 3465): a remote end that acknowledges every other segment, or
+            // a burst at once, would be given half an MSS or less.
+            (self.mss * len.min(self.cwnd) / self.cwnd).max(1)
         };
 
         self.cwnd = self.cwnd.saturating_add(inc).min(self.rwnd).max(self.mss);
@@ -88,6 +90,12 @@ impl Controller for Reno {
 
             self.in_fast_recovery = true;
         }
+    }
+
+    fn on_selective_loss(&mut self, now: Instant, in_flight: usize) {
+        // RFC 6675 5 step 4.1.
+        self.on_loss(now, in_flight);
+        self.cwnd = self.ssthresh.min(self.rwnd);
     }
 
     fn on_rto(&mut self, _now: Instant, in_flight: usize) {
@@ -153,6 +161,26 @@ mod test {
         reno.cwnd = reno.rwnd - 1;
         ack(&mut reno, MSS, Instant::from_millis(20));
         assert_eq!(reno.window(), reno.rwnd);
+    }
+
+    #[test]
+    fn congestion_avoidance_counts_octets() {
+        let window_after = |segments_per_ack: usize| {
+            let mut reno = Reno::new();
+            reno.set_mss(MSS);
+            reno.cwnd = MSS * 16;
+            reno.ssthresh = MSS * 16;
+            for _ in 0..16 / segments_per_ack {
+                ack(&mut reno, segments_per_ack * MSS, Instant::from_millis(0));
+            }
+            reno.window()
+        };
+
+        // A window's worth of ACKs adds a segment, however few they are.
+        for segments_per_ack in [1, 2, 4, 16] {
+            let window = window_after(segments_per_ack);
+            assert!(window > MSS * 17 - MSS / 8 && window <= MSS * 17, "{window}");
+        }
     }
 
     #[test]
