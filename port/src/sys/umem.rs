@@ -7,7 +7,7 @@
 use std::ptr::{self, NonNull};
 
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 /// See the module.
 #[derive(Debug)]
@@ -34,6 +34,10 @@ impl Umem {
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: mmap(2) with a null hint picks an unused range, so no existing mapping is touched.
         let base = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), bytes, access, flags) }?;
+        // Few large pages: a fan-out writes thousands of frames, each in another page, and where a page is has to be looked up before
+        // that. A kernel that has none goes on with small ones.
+        // SAFETY: the whole of the mapping just made, which nobody uses yet; MADV_HUGEPAGE changes no byte (madvise(2)).
+        let _ = unsafe { rustix::mm::madvise(base, bytes, Advice::LinuxHugepage) };
         let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
         Ok((Umem { base, chunk_bytes, chunks }, (0..chunks).map(Chunk).collect()))
     }

@@ -101,13 +101,14 @@ impl Template {
             let (headers, body) = frame.split_at_mut(tcp_at + TCP_BYTES);
             body.copy_from_slice(payload);
             let (network, tcp) = headers.split_at_mut(tcp_at);
+            // Nothing is read back: the frame's memory may not be at hand yet, and stores do not wait for it.
             let bytes = payload.len() as u16;
             let ip = &mut network[ETHERNET_BYTES..];
             if ip.len() == IPV4_BYTES {
-                add_to(&mut ip[2..4], bytes);
+                put(&mut ip[2..4], (IPV4_BYTES + TCP_BYTES) as u16 + bytes);
                 put(&mut ip[10..12], !fold(u32::from(self.ip_sum) + u32::from(bytes)));
             } else {
-                add_to(&mut ip[4..6], bytes);
+                put(&mut ip[4..6], TCP_BYTES as u16 + bytes);
             }
             let (number, acknowledged) = (segment.seq_number.0 as u32, segment.ack_number.0 as u32);
             tcp[4..8].copy_from_slice(&number.to_be_bytes());
@@ -123,10 +124,6 @@ impl Template {
 
 fn put(field: &mut [u8], value: u16) {
     field.copy_from_slice(&value.to_be_bytes());
-}
-
-fn add_to(field: &mut [u8], more: u16) {
-    put(field, u16::from_be_bytes([field[0], field[1]]) + more);
 }
 
 /// A sum of 16-bit words, its carries added to it.
