@@ -2,8 +2,8 @@
 # The benchmarks behind docs/performance.md, each a comparison of brokers that take turns in one run:
 #   wire kernel   fan-out over raw frames, and over the kernel's sockets beside a bare send loop
 #   qos1          both with QoS 1, acknowledged by every subscriber
-#   mem           our own TCP/IP with frames in shared memory, beside frames that are ready, and brokers over raw frames; then with
-#                 acknowledgements that come for many messages at once: the difference is what acknowledgements cost
+#   mem           our own TCP/IP with frames in shared memory, beside frames that are ready, and brokers over raw frames; then at 20 messages a
+#                 second and at 400, with acknowledgements at once, and with such that come for many messages: the difference is what they cost
 #   xdp           the same on AF_XDP, over a veth pair
 #   hold          100,000 idle connections of our own TCP/IP by itself; and what 5,000 cost with broker, session and card
 #   loss          goodput of our own TCP/IP and of the kernel's over a wire that loses frames, both ways
@@ -105,10 +105,10 @@ for step in $steps; do
       run fanout --client wire --setup-veth "${targets[@]}" --target "$mem_target" --ready-frames mem --subscribers 1000 --rate 20 \
         --payload 64 --qos 0 --duration "$duration" --json "$out/mem.json" --html "$out/mem.html"
       for payload in 64 256; do
-        for delay in "" "--ack-delay 500"; do
-          # shellcheck disable=SC2086 # an option and its value
-          run fanout --client wire --target "$mem_target" --ready-frames mem --subscribers 100,1000 --rate 20 --payload "$payload" $delay \
-            --qos 0 --duration "$duration" --json "$out/mem-$payload${delay:+-late}.json"
+        for load in "--rate 20" "--rate 20 --ack-delay 500" "--rate 400" "--rate 400 --ack-delay 100"; do
+          # shellcheck disable=SC2086 # options and their values
+          run fanout --client wire --target "$mem_target" --ready-frames mem --subscribers 100,1000 --payload "$payload" $load \
+            --qos 0 --duration "$duration" --json "$out/mem-$payload${load//[ -]/}.json"
         done
       done ;;
     xdp)
