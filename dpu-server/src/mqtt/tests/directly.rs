@@ -84,6 +84,19 @@ fn one_read_lists_no_more_deliveries_than_a_bound_and_one_fan_out() {
 }
 
 #[test]
+fn what_is_refused_is_never_dropped_for_its_bytes() {
+    let mut scene = Scene::with_limits(Limits { outbox_bytes_max: 400, ..Limits::default() });
+    let subscriber = scene.subscriber("s", "t");
+    let publisher = scene.connect(v311("p"));
+    let message = publish("t", &"x".repeat(150));
+    scene.client_at_once(publisher, message.repeat(5));
+    scene.all_are_refused();
+    assert_eq!(scene.core.counters().outbox_dropped.iter().sum::<u64>(), 0);
+    let taken = scene.client_gets(subscriber);
+    assert_eq!([taken, scene.broker_gets(publisher)].concat(), message.repeat(5));
+}
+
+#[test]
 fn of_what_is_refused_the_newest_is_dropped_where_one_is_too_many() {
     let mut scene = Scene::with_limits(Limits { outbox_messages_max: 3, ..Limits::default() });
     let subscriber = scene.subscriber("s", "t");
