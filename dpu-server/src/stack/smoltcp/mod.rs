@@ -270,11 +270,12 @@ impl<P: Port> Stack for Smoltcp<P> {
             if let Some((later, ..)) = near.next() {
                 self.tcp.expect_delivery(later, true);
             }
-            let sum = self.sums.of(message, bytes);
-            if !self.tcp.deliver(now, key, bytes, sum, transmit) {
+            let sum = || self.sums.of(message, bytes);
+            if self.tcp.deliver(now, key, bytes, sum, transmit) {
+                self.sends.framed += 1;
+            } else {
                 refused.push(place as u32);
             }
-            self.sends.framed += 1;
         }
     }
 
