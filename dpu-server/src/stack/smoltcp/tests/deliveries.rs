@@ -1,23 +1,21 @@
 //! Messages that leave at once are what the long way would have made of them, or they are refused.
 
 use std::io::IoSlice;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use smoltcp::wire::checksum;
 
 use super::wire::{Faults, Rng, Wire};
-use super::{LISTENER, PORT, Queue, SERVER_MAC, at, milliseconds};
+use super::{LISTENER, PORT, Queue, at, milliseconds};
+use crate::stack::smoltcp::clock;
 use crate::stack::smoltcp::segment::{Arrival, arrival};
-use crate::stack::smoltcp::{Smoltcp, clock};
-use crate::stack::{Key, Received, Sent, Stack};
-use mqttshim_port::{Capabilities, Checksums, Mac, Port, Receive, Transmit};
+use crate::stack::{Key, Received, Sent};
+use mqttshim_port::Checksums;
 
 const CLIENT: Key = Key(1);
-const SERVED: Key = Key(2);
+pub(super) const SERVED: Key = Key(2);
 
-fn connected(address: &str, faults: Faults, seed: u64) -> Wire {
+pub(super) fn connected(address: &str, faults: Faults, seed: u64) -> Wire {
     let mut wire = Wire::new(faults, seed);
     wire.ends[0].connect(wire.now, CLIENT, 0, at(address, PORT), &[]).unwrap();
     wire.settle();
@@ -47,7 +45,7 @@ fn delivered(wire: &mut Wire, message: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Whether its checksums are, and it is a whole segment.
-fn is_right(frame: &[u8]) -> bool {
+pub(super) fn is_right(frame: &[u8]) -> bool {
     matches!(arrival(&frame[14..], Checksums::Unknown), Arrival::Segment(_))
 }
 
@@ -97,6 +95,69 @@ fn a_message_of_more_than_a_segment_is_refused() {
         assert!(delivered(&mut wire, &vec![1; most + 1]).is_none());
         sent(&mut wire, b"x");
         assert!(delivered(&mut wire, &vec![1; most]).is_some());
+    }
+}
+
+#[test]
+fn a_message_that_a_lowered_way_does_not_carry_is_refused() {
+    for address in ["10.0.0.1", "fd00::1"] {
+        let mut wire = connected(address, Faults::default(), 1);
+        assert!(delivered(&mut wire, &[1; 1000]).is_some());
+        let id = wire.ends[1].sockets.connection(SERVED).unwrap();
+        wire.ends[1].connections[id as usize].socket.limit_mss(500);
+        assert!(delivered(&mut wire, &[1; 501]).is_none());
+        assert_eq!(sent(&mut wire, &[1; 501]).len(), 2);
+        assert!(delivered(&mut wire, &[1; 500]).is_some());
+    }
+}
+
+#[test]
+fn an_option_that_is_set_between_two_deliveries_holds_for_the_second() {
+    // The listener is one of IPv6, whose option holds for both.
+    let (level, name) = (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS);
+    for (address, place) in [("10.0.0.1", 22), ("fd00::1", 21)] {
+        let mut wire = connected(address, Faults::default(), 1);
+        assert_eq!(delivered(&mut wire, b"x").unwrap()[place], 64);
+        let seven = 7_i32.to_ne_bytes();
+        wire.ends[1].set_option(wire.now, SERVED, level, name, &seven).unwrap();
+        let frame = delivered(&mut wire, b"y").unwrap();
+        assert!(is_right(&frame));
+        assert_eq!(frame[place], 7);
+    }
+}
+
+#[test]
+fn a_delivery_leaves_the_deadlines_of_a_send() {
+    for keeps_alive in [false, true] {
+        let mut wires = [1, 1].map(|seed| connected("10.0.0.1", Faults::default(), seed));
+        for wire in &mut wires {
+            let on = i32::from(keeps_alive).to_ne_bytes();
+            let (level, name) = (libc::SOL_SOCKET, libc::SO_KEEPALIVE);
+            wire.ends[1].set_option(wire.now, SERVED, level, name, &on).unwrap();
+            wire.now += milliseconds(5000);
+            wire.ends[1].expire(wire.now);
+        }
+        let [one, other] = &mut wires;
+        sent(one, b"lost");
+        assert!(delivered(other, b"lost").is_some());
+        // Nobody answers any more, until the connection is given up.
+        loop {
+            let [deadline, same] = [&one.ends[1], &other.ends[1]].map(|end| end.deadline());
+            assert_eq!(deadline, same);
+            let Some(now) = deadline else { break };
+            let left = [&mut *one, &mut *other].map(|wire| {
+                let mut queue = Queue::default();
+                wire.ends[1].expire(now);
+                wire.ends[1].flush(now, &mut queue);
+                queue.frames.iter().map(without_numbers).collect::<Vec<_>>()
+            });
+            assert_eq!(left[0], left[1], "{now:?}");
+        }
+        let state = |wire: &Wire| {
+            let id = wire.ends[1].sockets.connection(SERVED).unwrap();
+            wire.ends[1].connections[id as usize].error
+        };
+        assert_eq!([state(one), state(other)], [Some(Errno::TIMEDOUT); 2]);
     }
 }
 
@@ -161,93 +222,4 @@ fn messages_arrive_in_order_over_any_wire_whichever_way_each_of_them_goes() {
         assert!(received == written, "seed {seed}: the bytes differ");
     }
     assert!(direct > 1000, "{direct} of all left at once");
-}
-
-/// A port that holds few frames until they are let go.
-struct Small {
-    queue: Few,
-    silence: Silence,
-    readiness: OwnedFd,
-}
-
-/// See [`Small`].
-struct Few {
-    held: usize,
-    /// How often it lets go.
-    kicks_left: usize,
-    frames: Vec<Vec<u8>>,
-}
-
-/// No frame arrives.
-struct Silence;
-
-const FEW: usize = 4;
-
-impl Transmit for Few {
-    fn has_room(&mut self) -> bool {
-        self.held < FEW
-    }
-
-    fn frame<R>(&mut self, length: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {
-        assert!(self.has_room(), "{length} bytes, and there is no room");
-        self.held += 1;
-        self.frames.push(vec![0; length]);
-        fill(self.frames.last_mut().unwrap())
-    }
-
-    fn kick(&mut self) -> Result<(), Errno> {
-        self.kicks_left = self.kicks_left.checked_sub(1).ok_or(Errno::NETDOWN)?;
-        self.held = 0;
-        Ok(())
-    }
-}
-
-impl Receive for Silence {
-    fn burst(&mut self, _: usize, _: impl FnMut(&mut [u8])) -> Result<usize, Errno> {
-        Ok(0)
-    }
-}
-
-impl Port for Small {
-    type Receive = Silence;
-    type Transmit = Few;
-
-    fn halves(&mut self) -> (&mut Silence, &mut Few) {
-        (&mut self.silence, &mut self.queue)
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { mtu: 1500, checksums: Checksums::Unknown }
-    }
-
-    fn mac(&self) -> Mac {
-        SERVER_MAC
-    }
-
-    fn readiness(&self) -> BorrowedFd<'_> {
-        self.readiness.as_fd()
-    }
-}
-
-#[test]
-fn a_port_that_is_full_in_the_middle_of_a_fan_out_is_kicked_until_that_helps_no_more() {
-    for (kicks_left, leave) in [(100, 19), (2, 3 * FEW), (0, FEW)] {
-        let wire = connected("10.0.0.1", Faults::default(), 1);
-        let queue = Few { held: 0, kicks_left, frames: Vec::new() };
-        let readiness = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
-        let port = Small { queue, silence: Silence, readiness };
-        let mut stack = Smoltcp::new(port, Vec::new(), None).unwrap();
-        stack.start -= wire.now;
-        [_, stack.tcp] = wire.ends;
-        let messages: Vec<[u8; 1]> = (0..19).map(|at| [at]).collect();
-        let mut refused = Vec::new();
-        let deliveries =
-            messages.iter().map(|message| (SERVED, u32::from(message[0]), &message[..]));
-        stack.deliver(deliveries, &mut refused);
-        assert_eq!(refused, (leave as u32..19).collect::<Vec<_>>());
-        let frames = &stack.port.queue.frames;
-        let left: Vec<u8> = frames.iter().map(|frame| frame[frame.len() - 1]).collect();
-        assert_eq!(left, (0..leave as u8).collect::<Vec<_>>());
-        assert!(frames.iter().all(|frame| is_right(frame)));
-    }
 }
