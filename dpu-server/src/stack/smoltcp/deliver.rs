@@ -156,8 +156,8 @@ impl Sums {
 }
 
 impl Tcp {
-    /// Sends a message, whole and at once, at this instant of smoltcp's clock; false: it was not, and nothing has changed. `sum` is that of
-    /// the message, which nobody wants of one that is longer than a segment.
+    /// Sends a message, whole and at once, at this instant of smoltcp's clock; false: nothing of it was, and
+    /// none is until the next send. `sum` is the message's, which nobody wants of one that is longer than a segment.
     #[inline]
     pub(super) fn deliver(
         &mut self,

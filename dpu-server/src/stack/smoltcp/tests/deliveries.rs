@@ -50,9 +50,9 @@ pub(super) fn is_right(frame: &[u8]) -> bool {
 }
 
 /// Two connections begin with other numbers.
-fn without_numbers(frame: &Vec<u8>) -> Vec<u8> {
+fn without_numbers(frame: &[u8]) -> Vec<u8> {
     let tcp_at = if frame[12..14] == [8, 0] { 34 } else { 54 };
-    let mut frame = frame.clone();
+    let mut frame = frame.to_owned();
     frame[tcp_at + 4..tcp_at + 12].fill(0);
     frame[tcp_at + 16..tcp_at + 18].fill(0);
     frame
@@ -75,7 +75,8 @@ fn a_delivery_is_the_frame_that_a_send_makes() {
                 match frame {
                     Some(frame) => {
                         assert!(is_right(&frame), "{address}, {length}, {round}: {frame:?}");
-                        let expected: Vec<_> = expected.iter().map(without_numbers).collect();
+                        let expected: Vec<_> =
+                            expected.iter().map(|frame| without_numbers(frame)).collect();
                         let got = vec![without_numbers(&frame)];
                         assert_eq!(got, expected, "{address}, {length}, {round}");
                     }
@@ -149,7 +150,7 @@ fn a_delivery_leaves_the_deadlines_of_a_send() {
                 let mut queue = Queue::default();
                 wire.ends[1].expire(now);
                 wire.ends[1].flush(now, &mut queue);
-                queue.frames.iter().map(without_numbers).collect::<Vec<_>>()
+                queue.frames.iter().map(|frame| without_numbers(frame)).collect::<Vec<_>>()
             });
             assert_eq!(left[0], left[1], "{now:?}");
         }
@@ -196,7 +197,7 @@ fn messages_arrive_in_order_over_any_wire_whichever_way_each_of_them_goes() {
                 let now = clock::instant(wire.now);
                 let mut queue = Queue::default();
                 let sum = || checksum::data(&message);
-                if rng.next() % 4 > 0
+                if !rng.next().is_multiple_of(4)
                     && wire.ends[1].deliver(now, SERVED, &message, sum, &mut queue)
                 {
                     direct += 1;
