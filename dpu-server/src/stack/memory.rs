@@ -74,6 +74,8 @@ pub struct Memory {
     /// Sockets that may be open at once; at the bound, accept is `EMFILE`.
     sockets_max: usize,
     sends: Sends,
+    /// Who refused a delivery and was sent nothing since.
+    refusing: BTreeSet<Key>,
 }
 
 impl Memory {
@@ -90,6 +92,7 @@ impl Memory {
             port_next: EPHEMERAL_PORT_FIRST,
             sockets_max: usize::MAX,
             sends: Sends::default(),
+            refusing: BTreeSet::new(),
         }
     }
 
@@ -374,6 +377,7 @@ impl Stack for Memory {
     fn send(&mut self, batch: &Batch<'_>, sent: &mut Vec<Sent>) {
         sent.clear();
         for (key, part) in batch.iter() {
+            self.refusing.remove(&key);
             sent.push(self.send_part(key, part));
         }
         self.sends.plain += batch.len() as u64;
@@ -387,13 +391,12 @@ impl Stack for Memory {
         refused: &mut Vec<u32>,
     ) {
         refused.clear();
-        let mut who = BTreeSet::new();
         for (place, (key, _, bytes)) in deliveries.enumerate() {
-            let has_room = self.room(key) >= bytes.len() && !who.contains(&key);
-            if has_room {
+            if self.room(key) >= bytes.len() && !self.refusing.contains(&key) {
                 self.send_part(key, &[std::io::IoSlice::new(bytes)]);
+                self.sends.plain += 1;
             } else {
-                who.insert(key);
+                self.refusing.insert(key);
                 refused.push(place as u32);
             }
         }
@@ -412,6 +415,7 @@ impl Stack for Memory {
 
     fn close(&mut self, key: Key, end: End) {
         let Some((socket, _)) = self.sockets.remove(&key) else { return };
+        self.refusing.remove(&key);
         match socket {
             Socket::Stream(client) => {
                 let pipe = self.pipe(client);

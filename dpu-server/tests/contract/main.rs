@@ -61,6 +61,7 @@ suite! {
         streams::bytes_arrive_whole_and_in_order_both_ways
         streams::a_batch_reaches_everybody_in_the_order_of_its_parts
         streams::deliveries_arrive_or_are_refused_and_none_overtakes_another
+        streams::a_delivery_of_any_length_arrives_whole_or_is_refused_whole
         streams::who_does_not_read_fills_only_its_own_connection_and_is_told_of_room
         streams::nothing_there_is_empty_and_an_end_comes_after_the_bytes
         streams::a_half_closed_connection_carries_bytes_the_other_way

@@ -84,6 +84,34 @@ pub(crate) fn deliveries_arrive_or_are_refused_and_none_overtakes_another<W: Wor
     }
 }
 
+pub(crate) fn a_delivery_of_any_length_arrives_whole_or_is_refused_whole<W: World>(world: &mut W) {
+    let address = listen(world, &[]);
+    let client = connect(world, address, Key(1));
+    for bytes in [1, 1_000, 10_000, 300_000] {
+        // Of the largest sum.
+        let message = vec![0xff; bytes];
+        let before = world.stack().sends();
+        let mut refused = Vec::new();
+        world.stack().deliver(std::iter::once((Key(1), 0, &message[..])), &mut refused);
+        let after = world.stack().sends();
+        if refused.is_empty() {
+            assert_eq!(heard(world, client, bytes).0, message);
+        } else {
+            assert_eq!(
+                (&refused[..], after),
+                (&[0][..], before),
+                "it is sent, and counted, another way"
+            );
+            // What waits with the caller goes first.
+            let _ = world.hear(client, &mut Vec::new());
+            world.stack().deliver(std::iter::once((Key(1), 0, &b"y"[..])), &mut refused);
+            assert_eq!(refused, [0]);
+            send(world, &[(Key(1), &[b"x"])]);
+            assert_eq!(heard(world, client, 1).0, b"x");
+        }
+    }
+}
+
 pub(crate) fn who_does_not_read_fills_only_its_own_connection_and_is_told_of_room<W: World>(
     world: &mut W,
 ) {

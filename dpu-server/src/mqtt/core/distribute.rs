@@ -286,7 +286,10 @@ impl FanOut<'_> {
         publish: &Publish<'_>,
     ) {
         let variants = route.variants();
-        let first = self.direct.copies.len();
+        let (first, before) = (self.direct.copies.len(), self.direct.deliveries.len());
+        let bytes = variants.iter().map(|&variant| publish.encoded_bytes(variant, 0)).max();
+        let bytes = bytes.unwrap_or(0);
+        self.is_direct &= self.direct.has_room(bytes, self.limits);
         self.direct.copies.resize_with(first + variants.len() * 2, || None);
         let mut far = route.targets_for(publisher).skip(FAR);
         let mut near = route.targets_for(publisher).skip(NEAR);
@@ -309,9 +312,7 @@ impl FanOut<'_> {
             self.send_one(target, place, qos);
         }
         self.counters.publishes_card += 1;
-        if self.direct.is_empty() {
-            self.direct.clear();
-        }
+        self.direct.close(first, before, bytes);
     }
 
     /// The same for one, who gets the copy at `place`.

@@ -329,12 +329,13 @@ impl Outbox {
         Ok(())
     }
 
-    /// Counts a copy with QoS 0 that [`Self::push_first`] will queue, or says why it is dropped.
+    /// Counts a copy with QoS 0 that [`Self::push_first`] will queue, or says why it is dropped. Not for its bytes: when it was decided that
+    /// the broker does not get it there was room, and what came since is bounded otherwise.
     pub(crate) fn admit_card(&mut self, copy: &Encoded, limits: &Limits) -> Result<(), DropReason> {
         if self.is_full(limits) {
             return Err(DropReason::Messages);
         }
-        self.admit(copy.packet.len(), limits)?;
+        self.admit_all(copy.packet.len());
         self.card_messages += 1;
         Ok(())
     }

@@ -4,6 +4,7 @@ mod acknowledged;
 mod arrivals;
 mod barriers;
 mod decisions;
+mod directly;
 mod epochs;
 mod exchanges;
 mod late;

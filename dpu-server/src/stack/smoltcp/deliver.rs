@@ -153,14 +153,15 @@ impl Sums {
 }
 
 impl Tcp {
-    /// Sends a message, whole and at once, at this instant of smoltcp's clock; false: it was not, and nothing has changed.
+    /// Sends a message, whole and at once, at this instant of smoltcp's clock; false: nothing of it was, and
+    /// none is until the next send. `sum` is the message's, which nobody wants of one that is longer than a segment.
     #[inline]
     pub(super) fn deliver(
         &mut self,
         now: Instant,
         key: Key,
         message: &[u8],
-        sum: u16,
+        sum: impl FnOnce() -> u16,
         out: &mut impl Transmit,
     ) -> bool {
         let Some(id) = self.sockets.connection(key) else { return false };
@@ -182,7 +183,7 @@ impl Tcp {
             connection.has_refused = true;
             return false;
         };
-        template.write(out, &segment, message, sum);
+        template.write(out, &segment, message, sum());
         self.budget.count(connection);
         let at = clock::millisecond(segment.poll_at);
         if connection.armed.is_none_or(|armed| at < armed) {

@@ -263,6 +263,7 @@ impl<P: Port> Stack for Smoltcp<P> {
         let (_, transmit) = self.port.halves();
         let mut far = deliveries.clone().skip(FAR);
         let mut near = deliveries.clone().skip(NEAR);
+        let mut may_kick = true;
         for (place, (key, message, bytes)) in deliveries.enumerate() {
             if let Some((later, ..)) = far.next() {
                 self.tcp.expect_delivery(later, false);
@@ -270,11 +271,17 @@ impl<P: Port> Stack for Smoltcp<P> {
             if let Some((later, ..)) = near.next() {
                 self.tcp.expect_delivery(later, true);
             }
-            let sum = self.sums.of(message, bytes);
-            if !self.tcp.deliver(now, key, bytes, sum, transmit) {
+            if may_kick && !transmit.has_room() {
+                // More than the port holds are to leave. If that made no room the rest waits, and what is wrong with the port the next
+                // `wait` tells.
+                may_kick = transmit.kick().is_ok() && transmit.has_room();
+            }
+            let sum = || self.sums.of(message, bytes);
+            if self.tcp.deliver(now, key, bytes, sum, transmit) {
+                self.sends.framed += 1;
+            } else {
                 refused.push(place as u32);
             }
-            self.sends.framed += 1;
         }
     }
 

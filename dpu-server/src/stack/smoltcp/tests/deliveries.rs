@@ -2,18 +2,20 @@
 
 use std::io::IoSlice;
 
+use rustix::io::Errno;
+use smoltcp::wire::checksum;
+
 use super::wire::{Faults, Rng, Wire};
 use super::{LISTENER, PORT, Queue, at, milliseconds};
 use crate::stack::smoltcp::clock;
 use crate::stack::smoltcp::segment::{Arrival, arrival};
 use crate::stack::{Key, Received, Sent};
 use mqttshim_port::Checksums;
-use smoltcp::wire::checksum;
 
 const CLIENT: Key = Key(1);
-const SERVED: Key = Key(2);
+pub(super) const SERVED: Key = Key(2);
 
-fn connected(address: &str, faults: Faults, seed: u64) -> Wire {
+pub(super) fn connected(address: &str, faults: Faults, seed: u64) -> Wire {
     let mut wire = Wire::new(faults, seed);
     wire.ends[0].connect(wire.now, CLIENT, 0, at(address, PORT), &[]).unwrap();
     wire.settle();
@@ -36,21 +38,21 @@ fn sent(wire: &mut Wire, message: &[u8]) -> Vec<Vec<u8>> {
 fn delivered(wire: &mut Wire, message: &[u8]) -> Option<Vec<u8>> {
     let mut queue = Queue::default();
     let now = clock::instant(wire.now);
-    let sum = checksum::data(message);
+    let sum = || checksum::data(message);
     let is_sent = wire.ends[1].deliver(now, SERVED, message, sum, &mut queue);
     assert_eq!(queue.frames.len(), usize::from(is_sent));
     queue.frames.pop()
 }
 
 /// Whether its checksums are, and it is a whole segment.
-fn is_right(frame: &[u8]) -> bool {
+pub(super) fn is_right(frame: &[u8]) -> bool {
     matches!(arrival(&frame[14..], Checksums::Unknown), Arrival::Segment(_))
 }
 
 /// Two connections begin with other numbers.
-fn without_numbers(frame: &Vec<u8>) -> Vec<u8> {
+fn without_numbers(frame: &[u8]) -> Vec<u8> {
     let tcp_at = if frame[12..14] == [8, 0] { 34 } else { 54 };
-    let mut frame = frame.clone();
+    let mut frame = frame.to_owned();
     frame[tcp_at + 4..tcp_at + 12].fill(0);
     frame[tcp_at + 16..tcp_at + 18].fill(0);
     frame
@@ -73,7 +75,8 @@ fn a_delivery_is_the_frame_that_a_send_makes() {
                 match frame {
                     Some(frame) => {
                         assert!(is_right(&frame), "{address}, {length}, {round}: {frame:?}");
-                        let expected: Vec<_> = expected.iter().map(without_numbers).collect();
+                        let expected: Vec<_> =
+                            expected.iter().map(|frame| without_numbers(frame)).collect();
                         let got = vec![without_numbers(&frame)];
                         assert_eq!(got, expected, "{address}, {length}, {round}");
                     }
@@ -93,6 +96,69 @@ fn a_message_of_more_than_a_segment_is_refused() {
         assert!(delivered(&mut wire, &vec![1; most + 1]).is_none());
         sent(&mut wire, b"x");
         assert!(delivered(&mut wire, &vec![1; most]).is_some());
+    }
+}
+
+#[test]
+fn a_message_that_a_lowered_way_does_not_carry_is_refused() {
+    for address in ["10.0.0.1", "fd00::1"] {
+        let mut wire = connected(address, Faults::default(), 1);
+        assert!(delivered(&mut wire, &[1; 1000]).is_some());
+        let id = wire.ends[1].sockets.connection(SERVED).unwrap();
+        wire.ends[1].connections[id as usize].socket.limit_mss(500);
+        assert!(delivered(&mut wire, &[1; 501]).is_none());
+        assert_eq!(sent(&mut wire, &[1; 501]).len(), 2);
+        assert!(delivered(&mut wire, &[1; 500]).is_some());
+    }
+}
+
+#[test]
+fn an_option_that_is_set_between_two_deliveries_holds_for_the_second() {
+    // The listener is one of IPv6, whose option holds for both.
+    let (level, name) = (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS);
+    for (address, place) in [("10.0.0.1", 22), ("fd00::1", 21)] {
+        let mut wire = connected(address, Faults::default(), 1);
+        assert_eq!(delivered(&mut wire, b"x").unwrap()[place], 64);
+        let seven = 7_i32.to_ne_bytes();
+        wire.ends[1].set_option(wire.now, SERVED, level, name, &seven).unwrap();
+        let frame = delivered(&mut wire, b"y").unwrap();
+        assert!(is_right(&frame));
+        assert_eq!(frame[place], 7);
+    }
+}
+
+#[test]
+fn a_delivery_leaves_the_deadlines_of_a_send() {
+    for keeps_alive in [false, true] {
+        let mut wires = [1, 1].map(|seed| connected("10.0.0.1", Faults::default(), seed));
+        for wire in &mut wires {
+            let on = i32::from(keeps_alive).to_ne_bytes();
+            let (level, name) = (libc::SOL_SOCKET, libc::SO_KEEPALIVE);
+            wire.ends[1].set_option(wire.now, SERVED, level, name, &on).unwrap();
+            wire.now += milliseconds(5000);
+            wire.ends[1].expire(wire.now);
+        }
+        let [one, other] = &mut wires;
+        sent(one, b"lost");
+        assert!(delivered(other, b"lost").is_some());
+        // Nobody answers any more, until the connection is given up.
+        loop {
+            let [deadline, same] = [&one.ends[1], &other.ends[1]].map(|end| end.deadline());
+            assert_eq!(deadline, same);
+            let Some(now) = deadline else { break };
+            let left = [&mut *one, &mut *other].map(|wire| {
+                let mut queue = Queue::default();
+                wire.ends[1].expire(now);
+                wire.ends[1].flush(now, &mut queue);
+                queue.frames.iter().map(|frame| without_numbers(frame)).collect::<Vec<_>>()
+            });
+            assert_eq!(left[0], left[1], "{now:?}");
+        }
+        let state = |wire: &Wire| {
+            let id = wire.ends[1].sockets.connection(SERVED).unwrap();
+            wire.ends[1].connections[id as usize].error
+        };
+        assert_eq!([state(one), state(other)], [Some(Errno::TIMEDOUT); 2]);
     }
 }
 
@@ -130,8 +196,8 @@ fn messages_arrive_in_order_over_any_wire_whichever_way_each_of_them_goes() {
                 written.extend_from_slice(&message);
                 let now = clock::instant(wire.now);
                 let mut queue = Queue::default();
-                let sum = checksum::data(&message);
-                if rng.next() % 4 > 0
+                let sum = || checksum::data(&message);
+                if !rng.next().is_multiple_of(4)
                     && wire.ends[1].deliver(now, SERVED, &message, sum, &mut queue)
                 {
                     direct += 1;

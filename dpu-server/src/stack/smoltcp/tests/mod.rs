@@ -10,6 +10,7 @@ mod links;
 mod memory;
 mod paths;
 mod silence;
+mod small_port;
 mod streams;
 mod unfinished;
 mod wire;

@@ -20,8 +20,9 @@ impl Socket<'_> {
     /// be sent now.
     ///
     /// The caller has to send it. All is then as if [`send_slice`](#method.send_slice) had taken the data and
-    /// [`dispatch`](Socket::dispatch) had emitted that one segment (which it cuts in two where the buffer goes round). In every other case the answer is `None`, and nothing
-    /// has changed: these two have to be called.
+    /// [`dispatch`](Socket::dispatch) had emitted that one segment (which it cuts in two where the
+    /// buffer goes round). In every other case the answer is `None`, and nothing has changed:
+    /// these two have to be called.
     ///
     /// `mss` is what a packet to the remote end carries beside its headers without options, and the local address is
     /// taken to be the interface's still.
