@@ -388,7 +388,7 @@ impl World {
                 self.clients[client].receive(to.0, &bytes, &mut self.model);
             }
         }
-        self.core.settle_direct(&mut refused, self.now);
+        self.core.settle_direct(&refused, self.now);
     }
 
     fn carry_to_broker(&mut self, client: usize) -> bool {

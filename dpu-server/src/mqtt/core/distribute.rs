@@ -287,9 +287,7 @@ impl FanOut<'_> {
     ) {
         let variants = route.variants();
         let (first, before) = (self.direct.copies.len(), self.direct.deliveries.len());
-        let bytes = variants.iter().map(|&variant| publish.encoded_bytes(variant, 0)).max();
-        let bytes = bytes.unwrap_or(0);
-        self.is_direct &= self.direct.has_room(bytes, self.limits);
+        self.is_direct &= self.direct.is_empty();
         self.direct.copies.resize_with(first + variants.len() * 2, || None);
         let mut far = route.targets_for(publisher).skip(FAR);
         let mut near = route.targets_for(publisher).skip(NEAR);
@@ -312,7 +310,7 @@ impl FanOut<'_> {
             self.send_one(target, place, qos);
         }
         self.counters.publishes_card += 1;
-        self.direct.close(first, before, bytes);
+        self.direct.close(first, before);
     }
 
     /// The same for one, who gets the copy at `place`.
@@ -353,24 +351,11 @@ impl Core {
     }
 
     /// All of [`Core::direct`] were sent but those at the places `refused`, which grow: these wait in their outboxes, before
-    /// what came there meanwhile. Of `refused` those are left that were not dropped.
-    pub fn settle_direct(&mut self, refused: &mut Vec<u32>, now: Instant) {
-        let Self { connections, sessions, dirty, counters, direct, config, .. } = self;
-        let mut direct = std::mem::take(direct);
-        counters.deliveries_card += (direct.deliveries.len() - refused.len()) as u64;
-        refused.retain(|&place| {
-            let (conn, copy) = direct.delivery(place);
-            let (Some(copy), Some(connection)) = (copy, connections.get_mut(conn)) else {
-                return false;
-            };
-            let admitted = connection.outbox.admit_card(copy, &config.limits);
-            if let Err(reason) = admitted {
-                counters.outbox_dropped[reason as usize] += 1;
-                say_that_it_drops(connection, sessions, reason);
-            }
-            admitted.is_ok()
-        });
-        counters.deliveries_card += refused.len() as u64;
+    /// what came there meanwhile. None is dropped, so that there may be one message more than the bound: what came later would have to
+    /// go in its place.
+    pub fn settle_direct(&mut self, refused: &[u32], now: Instant) {
+        let Self { connections, dirty, counters, direct, .. } = self;
+        counters.deliveries_card += direct.deliveries.len() as u64;
         for &place in refused.iter().rev() {
             let (conn, copy) = direct.delivery(place);
             if let (Some(copy), Some(connection)) = (copy, connections.get_mut(conn)) {
@@ -379,6 +364,5 @@ impl Core {
             }
         }
         direct.clear();
-        self.direct = direct;
     }
 }

@@ -329,20 +329,11 @@ impl Outbox {
         Ok(())
     }
 
-    /// Counts a copy with QoS 0 that [`Self::push_first`] will queue, or says why it is dropped. Not for its bytes: when it was decided that
-    /// the broker does not get it there was room, and what came since is bounded otherwise.
-    pub(crate) fn admit_card(&mut self, copy: &Encoded, limits: &Limits) -> Result<(), DropReason> {
-        if self.is_full(limits) {
-            return Err(DropReason::Messages);
-        }
-        self.admit_all(copy.packet.len());
-        self.card_messages += 1;
-        Ok(())
-    }
-
-    /// Queues an admitted copy before all that waits: when it came, nothing did.
+    /// Queues a copy with QoS 0 before all that waits, whatever the bounds: when it came, nothing waited.
     pub(crate) fn push_first(&mut self, copy: &Encoded, since: Instant) {
+        self.admit_all(copy.packet.len());
         self.admitted_bytes -= copy.packet.len();
+        self.card_messages += 1;
         self.expiring += usize::from(copy.expiry.is_some());
         self.chunks.push_front(Chunk::of(copy, None, since));
     }

@@ -14,14 +14,14 @@ impl Scene {
     /// The stack takes all that is to go past the outboxes: who got what.
     fn all_leave(&mut self) -> Vec<(ConnId, Vec<u8>)> {
         let left = self.core.direct().iter().map(|(to, _, bytes)| (to, bytes.to_vec())).collect();
-        self.core.settle_direct(&mut Vec::new(), self.now);
+        self.core.settle_direct(&[], self.now);
         left
     }
 
     /// The stack takes nothing.
     fn all_are_refused(&mut self) {
-        let mut refused = (0..self.core.direct().iter().count() as u32).collect();
-        self.core.settle_direct(&mut refused, self.now);
+        let refused: Vec<u32> = (0..self.core.direct().iter().count() as u32).collect();
+        self.core.settle_direct(&refused, self.now);
     }
 }
 
@@ -32,45 +32,21 @@ fn what_is_refused_waits_before_what_the_same_read_put_into_the_outbox() {
     let publisher = scene.connect(v311("p"));
     let read = [publish("t", "1"), publish("t", "2"), publish("t", &"3".repeat(65_530))];
     let listed = scene.client_at_once(publisher, read.concat());
-    assert_eq!(listed, 2, "the third is longer than what may go past in one read");
+    assert_eq!(listed, 1, "those behind the first leave together");
     scene.all_are_refused();
     assert_eq!(scene.client_gets(subscriber), read.concat());
     assert_eq!(scene.core.counters().deliveries_card, 3);
 }
 
 #[test]
-fn one_read_sends_no_subscriber_more_past_its_outbox_than_a_send_buffer_holds() {
-    let topic = "t".repeat(16_000);
-    let mut scene = Scene::new();
-    let subscriber = scene.subscriber("s", "#");
-    let publisher = scene.knock(v5("p"));
-    scene.broker(publisher, connack(5, false, 0, &[0x22, 0, 10]));
-    let alias = [0x23, 0, 1];
-    scene.client(publisher, publish_v5(&topic, &alias, "taught"));
-    scene.client(publisher, publish_v5("barrier", &[], ""));
-    scene.broker(publisher, PINGRESP);
-    scene.broker_gets(publisher);
-    // A few bytes each, of which as many copies of 16,000 bytes become.
-    let taken = scene.core.counters().publishes_card;
-    scene.client_at_once(publisher, publish_v5("", &alias, "x").repeat(1000));
-    assert_eq!(scene.core.counters().publishes_card, taken + 1000);
-    let bytes: usize = scene.core.direct().iter().map(|(.., bytes)| bytes.len()).sum();
-    assert!(bytes <= 64 * 1024, "{bytes} bytes wait for the stack");
-    let left = scene.all_leave();
-    let waited = scene.client_gets(subscriber);
-    let bytes = left.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() + waited.len();
-    assert_eq!(bytes, 1000 * publish(&topic, "x").len());
-}
-
-#[test]
-fn one_read_lists_no_more_deliveries_than_a_bound_and_one_fan_out() {
+fn one_read_lists_one_fan_out_and_leaves_the_rest_to_the_outboxes() {
     let mut scene = Scene::new();
     let subscribers: Vec<ConnId> =
-        (0..500).map(|number| scene.subscriber(&format!("s{number}"), "t")).collect();
+        (0..50).map(|number| scene.subscriber(&format!("s{number}"), "t")).collect();
     let publisher = scene.connect(v311("p"));
     let messages: Vec<Vec<u8>> = (0..900).map(|at| publish("t", &format!("{at:03}"))).collect();
     let listed = scene.client_at_once(publisher, messages.concat());
-    assert!(listed < (1 << 18) + subscribers.len(), "{listed} deliveries");
+    assert_eq!(listed, subscribers.len());
     let mut got = vec![Vec::new(); scene.core.counters().connections as usize];
     for (to, bytes) in scene.all_leave() {
         got[to.0 as usize].extend(bytes);
@@ -97,13 +73,13 @@ fn what_is_refused_is_never_dropped_for_its_bytes() {
 }
 
 #[test]
-fn of_what_is_refused_the_newest_is_dropped_where_one_is_too_many() {
+fn what_is_refused_takes_nobodys_place() {
     let mut scene = Scene::with_limits(Limits { outbox_messages_max: 3, ..Limits::default() });
     let subscriber = scene.subscriber("s", "t");
     let publisher = scene.connect(v311("p"));
     let messages = ["1", "2", "3", "4", "5"].map(|payload| publish("t", payload));
     scene.client_at_once(publisher, messages.concat());
     scene.all_are_refused();
-    assert_eq!(scene.core.counters().dropped(DropReason::Messages), 2);
-    assert_eq!(scene.client_gets(subscriber), messages[..3].concat());
+    assert_eq!(scene.core.counters().dropped(DropReason::Messages), 1);
+    assert_eq!(scene.client_gets(subscriber), messages[..4].concat());
 }
