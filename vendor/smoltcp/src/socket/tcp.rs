@@ -2200,15 +2200,17 @@ impl<'a> Socket<'a> {
             // refractor the following block within that implementation
 
             match self.local_rx_last_ack {
-                // Duplicate ACK if payload empty and ACK doesn't move send window, or if it tells
-                // of octets that arrived (RFC 6675 2) ->
+                // Duplicate ACK if payload empty, no FIN and ACK doesn't move send window (RFC 5681 2),
+                // or if it tells of octets that arrived (RFC 6675 2) ->
                 // Increment duplicate ACK count, notify congestion controller and
                 // set for retransmit if we just received the third duplicate ACK
                 Some(last_rx_ack)
                     if last_rx_ack == ack_number
                         && ack_number < self.remote_last_seq
                         && (is_selective_news
-                            || (repr.payload.is_empty() && !is_window_update)) =>
+                            || (repr.payload.is_empty()
+                                && repr.control != TcpControl::Fin
+                                && !is_window_update)) =>
                 {
                     // Increment duplicate ACK count
                     self.local_rx_dup_acks = self.local_rx_dup_acks.saturating_add(1);
@@ -6072,6 +6074,21 @@ mod test {
                 assert_eq!(s.state, state);
             }
         }
+    }
+
+    #[test]
+    fn test_fin_is_no_duplicate_ack() {
+        let mut s = socket_with_letters_in_flight();
+        let repr = TcpRepr {
+            seq_number: REMOTE_SEQ + 1,
+            ack_number: Some(LOCAL_SEQ + 1),
+            window_len: 100,
+            ..SEND_TEMPL
+        };
+        send!(s, time 1010, repr);
+        send!(s, time 1010, TcpRepr { control: TcpControl::Fin, ..repr });
+        assert_eq!(s.state, State::CloseWait);
+        assert_eq!(s.local_rx_dup_acks, 0);
     }
 
     #[test]
