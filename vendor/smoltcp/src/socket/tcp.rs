@@ -2151,12 +2151,10 @@ impl<'a> Socket<'a> {
                     // Clear the remote endpoint, or we'll send an RST there.
                     self.set_state(State::Closed);
                     self.tuple = None;
-                } else if ack_len == 0 {
-                    // Duplicate ACK; our FIN has not been acknowledged.
-                    // Per RFC 9293 (3.10.7.4), send a challenge ACK.
-                    return self.challenge_ack_reply(cx, ip_repr, repr);
                 }
-                // Partial ACK: fall through to advance SND.UNA normally.
+                // Of data before the FIN anything may be on its way or have yet to be sent: every
+                // other ACK counts as in ESTABLISHED, whether it acknowledges, tells of a loss or
+                // opens the window.
             }
 
             _ => {
@@ -2202,15 +2200,17 @@ impl<'a> Socket<'a> {
             // refractor the following block within that implementation
 
             match self.local_rx_last_ack {
-                // Duplicate ACK if payload empty and ACK doesn't move send window, or if it tells
-                // of octets that arrived (RFC 6675 2) ->
+                // Duplicate ACK if payload empty, no FIN and ACK doesn't move send window (RFC 5681 2),
+                // or if it tells of octets that arrived (RFC 6675 2) ->
                 // Increment duplicate ACK count, notify congestion controller and
                 // set for retransmit if we just received the third duplicate ACK
                 Some(last_rx_ack)
                     if last_rx_ack == ack_number
                         && ack_number < self.remote_last_seq
                         && (is_selective_news
-                            || (repr.payload.is_empty() && !is_window_update)) =>
+                            || (repr.payload.is_empty()
+                                && repr.control != TcpControl::Fin
+                                && !is_window_update)) =>
                 {
                     // Increment duplicate ACK count
                     self.local_rx_dup_acks = self.local_rx_dup_acks.saturating_add(1);
@@ -6031,20 +6031,14 @@ mod test {
         );
         assert_eq!(s.state, State::LastAck);
 
-        // A duplicate ACK (ack_number == SND.UNA, not the FIN ACK) must elicit a
-        // challenge ACK per RFC 9293 §3.10.7.4 and must keep the state in LAST-ACK.
+        // An ACK of what was acknowledged already is no answer to the FIN.
         send!(
             s,
             TcpRepr {
                 seq_number: REMOTE_SEQ + 1 + 1,
                 ack_number: Some(LOCAL_SEQ + 1),
                 ..SEND_TEMPL
-            },
-            Some(TcpRepr {
-                seq_number: LOCAL_SEQ + 1 + 1,
-                ack_number: Some(REMOTE_SEQ + 1 + 1),
-                ..RECV_TEMPL
-            })
+            }
         );
         assert_eq!(s.state, State::LastAck);
 
@@ -6060,57 +6054,67 @@ mod test {
         assert_eq!(s.state, State::Closed);
     }
 
-    // RFC 9293 §3.10.7.4: duplicate ACK in LAST-ACK must elicit a challenge ACK,
-    // not be silently dropped.
+    /// The states in which a program has closed, and what it wrote before may still be on its way.
+    const CLOSING: [State; 3] = [State::FinWait1, State::Closing, State::LastAck];
+
     #[test]
-    fn test_last_ack_duplicate_ack_challenge_ack() {
-        let mut s = socket_last_ack();
-        // Trigger dispatch so our FIN is sent and remote_last_seq advances.
-        recv!(
-            s,
-            [TcpRepr {
-                control: TcpControl::Fin,
-                seq_number: LOCAL_SEQ + 1,
-                ack_number: Some(REMOTE_SEQ + 1 + 1),
-                ..RECV_TEMPL
-            }]
-        );
-        assert_eq!(s.state, State::LastAck);
-
-        // Remote re-sends an ACK for SND.UNA (not the FIN).  RFC 9293 requires a
-        // challenge ACK in response so the remote can learn the current state.
-        let challenge = send(
-            &mut s,
-            Instant::from_millis(0),
-            &TcpRepr {
-                seq_number: REMOTE_SEQ + 1 + 1,
-                ack_number: Some(LOCAL_SEQ + 1),
-                ..SEND_TEMPL
-            },
-        );
-        assert_eq!(
-            challenge,
-            Some(TcpRepr {
-                seq_number: LOCAL_SEQ + 1 + 1,
-                ack_number: Some(REMOTE_SEQ + 1 + 1),
-                ..RECV_TEMPL
-            }),
-            "expected challenge ACK in response to duplicate ACK in LAST-ACK"
-        );
-        // State must remain LAST-ACK: we have not received the FIN ACK.
-        assert_eq!(s.state, State::LastAck);
-
-        // A second duplicate in the same second is rate-limited; the FIN ACK
-        // must still be correctly accepted regardless.
-        send!(
-            s,
-            TcpRepr {
-                seq_number: REMOTE_SEQ + 1 + 1,
-                ack_number: Some(LOCAL_SEQ + 1 + 1),
-                ..SEND_TEMPL
+    fn test_duplicate_acks_tell_of_losses_after_a_close_too() {
+        for state in CLOSING {
+            for has_sack in [false, true] {
+                let mut s = socket_with_letters_in_flight();
+                s.remote_has_sack = has_sack;
+                s.state = state;
+                recv(&mut s, Instant::from_millis(1000), |repr| {
+                    assert_eq!(repr.unwrap().control, TcpControl::Fin);
+                });
+                for has in 2..=5 {
+                    send_selective_ack(&mut s, 1010, 0, (1, has));
+                }
+                recv_letters(&mut s, 1010, 0);
+                assert_eq!(s.state, state);
             }
-        );
-        assert_eq!(s.state, State::Closed);
+        }
+    }
+
+    #[test]
+    fn test_fin_is_no_duplicate_ack() {
+        let mut s = socket_with_letters_in_flight();
+        let repr = TcpRepr {
+            seq_number: REMOTE_SEQ + 1,
+            ack_number: Some(LOCAL_SEQ + 1),
+            window_len: 100,
+            ..SEND_TEMPL
+        };
+        send!(s, time 1010, repr);
+        send!(s, time 1010, TcpRepr { control: TcpControl::Fin, ..repr });
+        assert_eq!(s.state, State::CloseWait);
+        assert_eq!(s.local_rx_dup_acks, 0);
+    }
+
+    #[test]
+    fn test_window_opens_after_a_close_too() {
+        for state in CLOSING {
+            let mut s = socket_established();
+            s.remote_mss = 6;
+            s.remote_win_len = 6;
+            s.send_slice(b"aaaaaabbbbbb").unwrap();
+            s.state = state;
+            recv_letters(&mut s, 1000, 0);
+            recv_nothing!(s, time 1000);
+            let says = |acknowledged: usize, window_len| TcpRepr {
+                seq_number: REMOTE_SEQ + 1,
+                ack_number: Some(LOCAL_SEQ + 1 + acknowledged),
+                window_len,
+                ..SEND_TEMPL
+            };
+            send!(s, time 1010, says(6, 0));
+            recv_nothing!(s, time 1010);
+            send!(s, time 1020, says(6, 100));
+            recv(&mut s, Instant::from_millis(1020), |repr| {
+                let repr = repr.unwrap();
+                assert_eq!((repr.payload, repr.control), (&b"bbbbbb"[..], TcpControl::Fin));
+            });
+        }
     }
 
     // A partial ACK in LAST-ACK (ack_len > 0 but not FIN ACK) advances SND.UNA

@@ -90,3 +90,39 @@ fn acknowledgements_may_be_missing_for_as_long_as_the_program_says() {
     let told = hand.tcp.recv(hand.now, SERVED, &mut [0; 9]);
     assert_eq!(told, Received::Gone(Errno::TIMEDOUT));
 }
+
+/// The client has ended its direction, and the program has closed: LAST-ACK, before the FIN is sent.
+fn ends_both_ways(hand: &mut Hand) {
+    hand.says(said("FA", 11, hand.theirs + 1, b""));
+    let heard = hand.closes();
+    assert!(heard.iter().all(|one| one.payload.is_empty()), "{heard:?}");
+}
+
+#[test]
+fn a_window_that_opens_counts_when_both_ends_have_closed() {
+    let mut hand = Hand::new();
+    hand.connects(10);
+    hand.window = 0;
+    hand.says(said("A", 11, hand.theirs + 1, b""));
+    assert!(hand.sends(b"held back").is_empty());
+    ends_both_ways(&mut hand);
+    hand.window = 8000;
+    let heard = hand.says(said("A", 12, hand.theirs + 1, b""));
+    assert_eq!(heard.len(), 1, "{heard:?}");
+    assert_eq!((&heard[0].flags[..], &heard[0].payload[..]), ("FA", &b"held back"[..]));
+}
+
+#[test]
+fn duplicate_acknowledgements_tell_of_a_loss_when_both_ends_have_closed() {
+    let mut hand = Hand::new();
+    hand.connects(10);
+    let lost = hand.sends(&[7; 5 * 1460]).remove(0);
+    ends_both_ways(&mut hand);
+    let mut heard = Vec::new();
+    for _ in 0..3 {
+        assert!(heard.is_empty(), "{heard:?}");
+        heard = hand.says(said("A", 12, hand.theirs + 1, b""));
+    }
+    assert_eq!(heard[0].sequence, lost.sequence);
+    assert_eq!(heard[0].payload, lost.payload);
+}
