@@ -2200,8 +2200,8 @@ impl<'a> Socket<'a> {
             // refractor the following block within that implementation
 
             match self.local_rx_last_ack {
-                // Duplicate ACK if payload empty, no FIN and ACK doesn't move send window (RFC 5681 2),
-                // or if it tells of octets that arrived (RFC 6675 2) ->
+                // Duplicate ACK if payload empty, no FIN and ACK doesn't move send window
+                // (RFC 5681 2), or if it tells of octets that arrived (RFC 6675 2) ->
                 // Increment duplicate ACK count, notify congestion controller and
                 // set for retransmit if we just received the third duplicate ACK
                 Some(last_rx_ack)
