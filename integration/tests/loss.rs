@@ -32,9 +32,10 @@ const TIME_OUT: Duration = Duration::from_millis(250);
 const SLACK: Duration = Duration::from_millis(500);
 
 /// How long a stream in which so many frames were lost may be silent. At worst each loss of the lot took what the one before was sent again
-/// by, so that the timer ran out for each, and after each it was twice as long (RFC 6298 §5.5).
+/// by, so that the timer ran out for each, and after each it was twice as long (RFC 6298 §5.5). The first may be so already: a timer that
+/// ran out stays long until a round trip is measured again (§5.7), which is not yet where losses follow each other.
 fn silence_max(lost: usize) -> Duration {
-    SLACK + TIME_OUT * ((1 << lost.min(16)) - 1)
+    SLACK + 2 * TIME_OUT * ((1 << lost.min(16)) - 1)
 }
 
 /// When a stream was silent, from its last bytes to the next ones.
