@@ -23,6 +23,7 @@ impl Tcp {
             }
         }
     }
+
     /// Asks for what [`Tcp::deliver`] looks at, and if `is_next`, for where the message goes.
     #[inline]
     pub(super) fn expect_delivery(&self, key: Key, is_next: bool) {
