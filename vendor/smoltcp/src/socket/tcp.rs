@@ -18,11 +18,11 @@ use crate::wire::{
     TcpRepr, TcpSeqNumber, TcpTimestampGenerator, TcpTimestampRepr,
 };
 
-mod at_once;
+mod allowance;
 mod congestion;
 mod scoreboard;
 
-pub use at_once::AtOnce;
+pub use allowance::Allowance;
 
 macro_rules! tcp_trace {
     ($($arg:expr),*) => (net_log!(trace, $($arg),*));
@@ -10239,20 +10239,64 @@ mod test {
         }
     }
 
+    /// A socket that is told later of what was sent.
+    struct Later {
+        s: TestSocket,
+        allowance: Option<Allowance>,
+        sent: Vec<(Instant, Vec<u8>)>,
+    }
+
+    impl Later {
+        /// The socket hears of everything; the octets stay owed.
+        fn tell(&mut self) -> Vec<u8> {
+            self.allowance = None;
+            for (at, data) in &self.sent {
+                self.s.socket.note_sent(*at, data.len());
+            }
+            self.sent.drain(..).flat_map(|(_, data)| data).collect()
+        }
+
+        fn pay(&mut self, octets: &[u8]) {
+            let owed = self.s.socket.owed();
+            // In two parts: none of them need be a segment's.
+            let (first, second) = octets[octets.len() - owed..].split_at(owed / 3);
+            self.s.socket.pay(first);
+            self.s.socket.pay(second);
+        }
+
+        /// As much of it as is allowed, in order.
+        fn sends(&mut self, now: Instant, mss: usize, data: &[u8]) -> Option<Allowance> {
+            if self.allowance.is_none() {
+                self.allowance = self.s.socket.allowance(now, mss);
+            }
+            let Some(allowance) = &mut self.allowance else { return None };
+            if data.is_empty() || data.len() > allowance.mss.min(allowance.octets) {
+                return None;
+            }
+            let segment = *allowance;
+            allowance.seq_number += data.len();
+            allowance.octets -= data.len();
+            allowance.poll_at.get_or_insert(now + allowance.delay);
+            self.sent.push((now, data.to_vec()));
+            Some(segment)
+        }
+    }
+
     #[test]
-    fn test_send_at_once_is_send_slice_and_dispatch() {
-        let (mut at_once, mut otherwise) = (0, 0);
-        for seed in 1..300 {
+    fn test_what_is_noted_later_is_as_if_it_had_been_sent_and_dispatched() {
+        let (mut early, mut otherwise, mut owed) = (0, 0, 0);
+        for seed in 1..400 {
             let make = || {
                 // Where a ring goes round, `dispatch` makes two segments: here none does.
-                let mut s = socket_established_with_buffer_sizes(4000, 64);
-                s.set_nagle_enabled(seed % 4 == 0);
+                let mut s = socket_established_with_buffer_sizes(6000, 64);
+                s.set_nagle_enabled(false);
                 s.set_timeout((seed % 5 == 0).then_some(Duration::from_secs(8)));
                 s.set_ack_delay((seed % 3 == 0).then_some(Duration::from_millis(10)));
                 s.remote_mss = 100;
                 s
             };
-            let (mut one, mut other) = (make(), make());
+            let mut one = make();
+            let mut other = Later { s: make(), allowance: None, sent: Vec::new() };
             let mss = if seed % 6 == 0 { 60 } else { 1000 };
             let local_mss = one.cx.ip_mtu() - SEND_IP_TEMPL.header_len() - TCP_HEADER_LEN;
             let mut random: u32 = seed;
@@ -10260,49 +10304,61 @@ mod test {
             for _ in 0..60 {
                 random = random.wrapping_mul(1_103_515_245).wrapping_add(12345);
                 let (what, size) = (random >> 3, (random >> 11) as usize % 130);
-                now += Duration::from_millis(if what % 13 == 0 { 1500 } else { 3 });
-                if what % 2 == 0 {
+                let step = if what % 13 == 0 { 1500 } else { 3 };
+                now += Duration::from_millis(step);
+                // Whoever sends so looks after the deadline.
+                let is_due = other.allowance.is_some_and(|it| it.poll_at.is_some_and(|at| at <= now));
+                if what % 3 != 0 && !is_due {
                     let data = vec![what as u8; size];
                     one.send_slice(&data).ok();
                     let expected = dispatched(&mut one, now);
-                    let mut sent = Vec::new();
-                    match other.socket.send_at_once(now, mss.min(local_mss), &data) {
-                        Some(segment) => {
-                            at_once += 1;
-                            assert_eq!(
-                                segment.ack_number,
-                                other.remote_seq_no + other.rx_buffer.len()
-                            );
-                            other.cx.set_now(now);
-                            let TestSocket { socket, cx } = &mut other;
-                            assert_eq!(PollAt::Time(segment.poll_at), socket.poll_at(cx));
-                            sent.push((segment.seq_number, segment.window_len, data));
-                        }
-                        None => {
-                            otherwise += 1;
-                            other.send_slice(&data).ok();
-                        }
+                    if let Some(segment) = other.sends(now, mss.min(local_mss), &data) {
+                        early += 1;
+                        let got = (segment.seq_number, segment.window_len, data);
+                        assert_eq!(vec![got], expected, "seed {seed}");
+                        let TestSocket { socket, cx } = &mut one;
+                        cx.set_now(now);
+                        let poll_at = other.allowance.and_then(|it| it.poll_at).unwrap();
+                        assert_eq!(PollAt::Time(poll_at), socket.poll_at(cx), "seed {seed}");
+                        assert_eq!(
+                            segment.ack_number,
+                            socket.remote_seq_no + socket.rx_buffer.len()
+                        );
+                        continue;
                     }
-                    sent.extend(dispatched(&mut other, now));
-                    assert_eq!(sent, expected, "seed {seed}");
+                    otherwise += 1;
+                    let octets = other.tell();
+                    other.pay(&octets);
+                    other.s.send_slice(&data).ok();
+                    assert_eq!(dispatched(&mut other.s, now), expected, "seed {seed}");
                 } else {
+                    let octets = other.tell();
                     let highest = one.socket.send_next_ever();
                     disturb(&mut one, now, what, size, highest);
-                    disturb(&mut other, now, what, size, highest);
+                    disturb(&mut other.s, now, what, size, highest);
+                    owed += usize::from(other.s.socket.owed() > 0);
+                    other.pay(&octets);
                     assert_eq!(
                         dispatched(&mut one, now),
-                        dispatched(&mut other, now),
+                        dispatched(&mut other.s, now),
                         "seed {seed}"
                     );
                 }
-                sanity!(&one, &other);
+                let other = &mut other.s;
+                sanity!(&one, &*other);
                 assert_eq!(one.remote_last_ts, other.remote_last_ts, "seed {seed}");
+                let all = one.tx_buffer.len();
+                assert_eq!(
+                    one.tx_buffer.get_allocated(0, all),
+                    other.tx_buffer.get_allocated(0, all),
+                    "seed {seed}"
+                );
                 let TestSocket { socket, cx } = &mut one;
                 let at = socket.poll_at(cx);
-                let TestSocket { socket, cx } = &mut other;
+                let TestSocket { socket, cx } = other;
                 assert_eq!(at, socket.poll_at(cx), "seed {seed}");
             }
         }
-        assert!(at_once > 1000 && otherwise > 1000, "{at_once} at once, {otherwise} otherwise");
+        assert!(early > 2000 && otherwise > 1000 && owed > 100, "{early} {otherwise} {owed}");
     }
 }

@@ -35,6 +35,8 @@ pub struct RingBuffer<'a, T: 'a> {
     length: usize,
     /// Elements it can hold. The storage may be shorter, and grows up to here.
     capacity: usize,
+    /// How many of its elements, the last ones, are owed: they count, and have no place yet.
+    owed: usize,
 }
 
 /// The shortest storage that a growing ring buffer takes from the heap.
@@ -50,7 +52,7 @@ impl<'a, T: 'a> RingBuffer<'a, T> {
         S: Into<ManagedSlice<'a, T>>,
     {
         let storage = storage.into();
-        RingBuffer { capacity: storage.len(), storage, read_at: 0, length: 0 }
+        RingBuffer { capacity: storage.len(), storage, read_at: 0, length: 0, owed: 0 }
     }
 
     /// Create a ring buffer of the given capacity without any storage yet.
@@ -60,7 +62,8 @@ impl<'a, T: 'a> RingBuffer<'a, T> {
     /// power of two at least; the other methods use what there is.
     #[cfg(feature = "alloc")]
     pub fn growing(capacity: usize) -> RingBuffer<'a, T> {
-        RingBuffer { storage: ManagedSlice::Owned(Vec::new()), read_at: 0, length: 0, capacity }
+        let storage = ManagedSlice::Owned(Vec::new());
+        RingBuffer { storage, read_at: 0, length: 0, capacity, owed: 0 }
     }
 
     /// Return the number of elements there is storage for.
@@ -119,6 +122,7 @@ impl<'a, T: 'a> RingBuffer<'a, T> {
     pub fn clear(&mut self) {
         self.read_at = 0;
         self.length = 0;
+        self.owed = 0;
     }
 
     /// Return the maximum number of elements in the ring buffer.
@@ -152,15 +156,6 @@ impl<'a, T: 'a> RingBuffer<'a, T> {
     pub fn contiguous_window(&self) -> usize {
         let unused = self.storage.len() - self.length;
         cmp::min(unused, self.storage.len() - self.get_idx(self.length))
-    }
-
-    /// Return where the next element that is enqueued will lie, or, if there is no storage yet,
-    /// any address. Nothing is there to be read.
-    #[inline]
-    pub fn place(&self) -> *const T {
-        // An empty ring buffer begins again at the start of its storage.
-        let at = if self.length == 0 { 0 } else { self.get_idx(self.length) };
-        self.storage.as_ptr().wrapping_add(at)
     }
 
     /// Query whether the buffer is empty.
@@ -273,6 +268,7 @@ impl<'a, T: 'a> RingBuffer<'a, T> {
             self.read_at = 0;
         }
 
+        debug_assert_eq!(self.owed, 0);
         let write_at = self.get_idx(self.length);
         let max_size = self.contiguous_window();
         let (size, result) = f(&mut self.storage[write_at..write_at + max_size]);
@@ -433,10 +429,47 @@ impl<'a, T: 'a> RingBuffer<'a, T> {
         self.length += count;
     }
 
+    /// Enqueue elements that will be [paid](#method.pay) later, or be dequeued before. They are counted, and take no
+    /// storage. Until all are paid nothing else may be enqueued, and none of them be read.
+    ///
+    /// # Panics
+    /// Panics if there is no room for so many.
+    #[inline]
+    pub fn owe(&mut self, count: usize) {
+        assert!(count <= self.window());
+        self.length += count;
+        self.owed += count;
+    }
+
+    /// Return how many elements are owed.
+    #[inline]
+    pub fn owed(&self) -> usize {
+        self.owed
+    }
+
+    /// Give the oldest elements that are owed their values.
+    ///
+    /// # Panics
+    /// Panics if fewer are owed.
+    pub fn pay(&mut self, data: &[T])
+    where
+        T: Copy,
+    {
+        assert!(data.len() <= self.owed);
+        let paid = self.length - self.owed;
+        self.reserve(paid + data.len(), data);
+        let first_at = self.get_idx(paid);
+        let (first, second) = data.split_at(cmp::min(data.len(), self.storage.len() - first_at));
+        self.storage[first_at..first_at + first.len()].copy_from_slice(first);
+        self.storage[..second.len()].copy_from_slice(second);
+        self.owed -= data.len();
+    }
+
     /// Return the largest contiguous slice of allocated buffer elements starting
     /// at the given offset past the first allocated element, and up to the given size.
     #[must_use]
     pub fn get_allocated(&self, offset: usize, mut size: usize) -> &[T] {
+        debug_assert_eq!(self.owed, 0);
         let start_at = self.get_idx(offset);
         // We can't read past the end of the allocated data.
         if offset > self.length {
@@ -483,8 +516,10 @@ impl<'a, T: 'a> RingBuffer<'a, T> {
     /// Panics if the number of elements given exceeds the number of allocated elements.
     pub fn dequeue_allocated(&mut self, count: usize) {
         assert!(count <= self.len());
+        let paid = self.length - self.owed;
         self.length -= count;
-        self.read_at = self.get_idx(count);
+        self.owed = cmp::min(self.owed, self.length);
+        self.read_at = if count < paid { self.get_idx(count) } else { 0 };
     }
 }
 
@@ -538,6 +573,39 @@ mod test {
         let expected = [(1, 10), (2, 100), (3, 10), (4, 20), (5, 500)];
         let expected = expected.iter().flat_map(|&(byte, count)| std::iter::repeat_n(byte, count));
         assert!(out.iter().copied().eq(expected));
+    }
+
+    #[test]
+    fn test_growing_pays_what_it_owes() {
+        let mut ring = RingBuffer::growing(1000);
+        assert_eq!(ring.enqueue_slice(&[1; 200]), 200);
+        ring.owe(300);
+        ring.owe(10);
+        assert_eq!((ring.len(), ring.owed(), ring.storage_len()), (510, 310, 256));
+        // Some of those that are owed leave unpaid.
+        ring.dequeue_allocated(350);
+        assert_eq!((ring.len(), ring.owed(), ring.storage_len()), (160, 160, 256));
+        ring.pay(&[2; 150]);
+        ring.pay(&[3; 10]);
+        assert_eq!((ring.len(), ring.owed()), (160, 0));
+        assert_eq!(ring.get_allocated(0, 150), &[2; 150]);
+        assert_eq!(ring.get_allocated(150, 10), &[3; 10]);
+        // Round the end, and beyond the storage.
+        ring.dequeue_allocated(100);
+        ring.owe(190);
+        ring.pay(&[4; 190]);
+        assert_eq!(ring.storage_len(), 256);
+        let mut all = [0; 250];
+        assert_eq!(ring.read_allocated(0, &mut all), 250);
+        assert_eq!((&all[50..60], &all[60..]), (&[3; 10][..], &[4; 190][..]));
+        ring.owe(500);
+        ring.dequeue_allocated(10);
+        ring.pay(&[5; 500]);
+        assert_eq!(ring.dequeue_many(40), &[2; 40]);
+        assert_eq!(ring.len(), 700);
+        ring.owe(1);
+        ring.clear();
+        assert_eq!(ring.owed(), 0);
     }
 
     #[test]
