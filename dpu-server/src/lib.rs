@@ -11,7 +11,7 @@
 //! bytes between the three in one pass. [`server`] is the thread that runs the passes; [`metrics`], [`control`] and the agent's `logs`
 //! have threads of their own and never hold it up. [`cli`] is the program around it: [`config`], [`doctor`].
 //!
-//! Unsafe code: `stack::kernel` (raw socket options and io_uring) and `prefetch` only.
+//! Unsafe code: `stack::kernel` (raw socket options and io_uring) only.
 
 #![deny(unsafe_code)]
 
@@ -24,7 +24,6 @@ pub mod descriptors;
 pub mod doctor;
 pub mod metrics;
 pub mod mqtt;
-mod prefetch;
 pub mod run;
 pub mod server;
 pub mod stack;

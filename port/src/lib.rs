@@ -16,6 +16,8 @@ mod sys;
 pub mod tap;
 pub mod xdp;
 
+pub use sys::prefetch;
+
 use std::num::NonZeroU16;
 use std::os::fd::BorrowedFd;
 

@@ -16,8 +16,8 @@ use super::sockets::{Client, Entry};
 use super::{Card, TO_BROKER_BYTES_MAX};
 use crate::attach::Attach;
 use crate::mqtt::ConnId;
-use crate::prefetch::soon;
 use crate::stack::{Batch, Key, Sent, Stack};
+use mqttshim_port::prefetch::soon;
 
 /// How many connections ahead is asked for what sending to one looks at.
 const LOOK_AHEAD: usize = 12;

@@ -22,7 +22,7 @@ use super::ping::{Barrier, PingSeq, Pings};
 use super::session::SessionId;
 use super::slow::Slow;
 use super::trie::SubscriptionId;
-use crate::prefetch::soon;
+use mqttshim_port::prefetch::soon;
 
 /// How far the connection has come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,4 +1,4 @@
-//! The system calls of ports that no library makes, and the memory that AF_XDP shares with the kernel.
+//! The system calls of ports that no library makes, the memory that AF_XDP shares with the kernel, and a word to the processor.
 //!
 //! | | |
 //! |---|---|
@@ -6,8 +6,10 @@
 //! | [`bpf`] | programs and maps (bpf(2)) |
 //! | [`umem`] | where frames lie, and whose each piece is |
 //! | [`ring`] | numbers and descriptors between us and the kernel |
+//! | [`prefetch`] | memory asked for ahead |
 
 pub(super) mod bpf;
+pub mod prefetch;
 pub(super) mod ring;
 pub(super) mod umem;
 

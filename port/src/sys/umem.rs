@@ -9,6 +9,8 @@ use std::ptr::{self, NonNull};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
+use super::prefetch::soon_bytes;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Umem {
@@ -70,6 +72,12 @@ impl Umem {
         // Nobody else reaches them: the one right to them is borrowed for as long, and the kernel keeps away from chunks it was not
         // given (see the module).
         unsafe { std::slice::from_raw_parts_mut(first.as_ptr(), length) }
+    }
+
+    /// Says that the first bytes of a chunk will be written soon. Nothing waits.
+    pub(crate) fn expect(&self, chunk: &Chunk, bytes: usize) {
+        let first = self.base.as_ptr().wrapping_add(chunk.0 as usize * self.chunk_bytes);
+        soon_bytes(first, bytes);
     }
 
     /// How the kernel names the beginning of a chunk.

@@ -28,6 +28,9 @@ pub(super) const FRAME_BYTES_MAX: usize = CHUNK_BYTES[1] - HEADROOM;
 /// some 200 frames go at once.
 const SEND_BUFFER_BYTES: usize = 16 << 20;
 
+/// So many frames ahead the memory of one is asked for, as long as this one: a fan-out is of equal ones.
+const AHEAD: usize = 12;
+
 /// For how long a queue that is in use is waited for: a second in all.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 const BUSY_PAUSES_MAX: u32 = 50;
@@ -228,6 +231,9 @@ impl Sender {
             return fill(&mut self.spare[..length]);
         };
         let room = if self.vlan.is_some() { TAG_BYTES } else { 0 };
+        if let Some(later) = self.free.len().checked_sub(AHEAD) {
+            self.umem.expect(&self.free[later], room + length);
+        }
         let bytes = self.umem.bytes(&mut chunk, 0, room + length);
         let outcome = fill(&mut bytes[room..]);
         if let Some(vlan) = self.vlan {

@@ -24,7 +24,7 @@ use self::copy::{OwnCopy, Pieces};
 use super::config::Limits;
 use super::counters::DropReason;
 use super::packet::Encoded;
-use crate::prefetch::{soon, soon_at};
+use mqttshim_port::prefetch::{soon, soon_at};
 
 /// Capacity kept when a queue runs empty, in bytes.
 const CAPACITY_KEPT_BYTES: usize = 16 * 1024;

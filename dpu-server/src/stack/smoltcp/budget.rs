@@ -48,6 +48,8 @@ pub(super) struct Budget {
     bytes_max: usize,
     /// That all buffers have.
     pub(super) bytes: usize,
+    /// That messages take which no buffer has yet.
+    pub(super) message_bytes: usize,
     /// Connections that were not begun.
     pub(super) refused: u64,
     /// Segments that were dropped.
@@ -56,7 +58,7 @@ pub(super) struct Budget {
 
 impl Budget {
     pub(super) fn new(bytes_max: usize) -> Budget {
-        Budget { bytes_max, bytes: 0, refused: 0, dropped: 0 }
+        Budget { bytes_max, bytes: 0, message_bytes: 0, refused: 0, dropped: 0 }
     }
 
     /// Sets another bound. What is taken stays taken.
@@ -65,7 +67,7 @@ impl Budget {
     }
 
     pub(super) fn is_exhausted(&self) -> bool {
-        self.bytes >= self.bytes_max
+        self.bytes + self.message_bytes >= self.bytes_max
     }
 
     /// Notes what a connection's buffers have now.

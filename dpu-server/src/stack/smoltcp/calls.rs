@@ -93,7 +93,7 @@ impl Tcp {
             return Err(AcceptError::Failed(Errno::INVAL));
         };
         let id = from.queue.pop_front().ok_or(AcceptError::Empty)?;
-        let connection = &mut self.connections[id as usize];
+        let connection = &mut self.connections[id];
         connection.stage = Stage::Held;
         connection.key = Some(key);
         connection.take_effect(now, &effects);
@@ -201,7 +201,7 @@ impl Tcp {
 
     pub(super) fn connect_result(&mut self, key: Key) -> Option<Result<Ends, Errno>> {
         let id = self.sockets.connection(key)?;
-        let connection = &mut self.connections[id as usize];
+        let connection = &mut self.connections[id];
         if connection.stage != Stage::Connecting {
             return None;
         }
@@ -233,7 +233,7 @@ impl Tcp {
         let bytes = self.sockets.get(key)?.options.get(level, name, value)?;
         match (level, name) {
             (libc::SOL_SOCKET, libc::SO_ERROR) => {
-                let error = id.and_then(|id| self.connections[id as usize].error.take());
+                let error = id.and_then(|id| self.connections[id].error.take());
                 let number = error.map_or(0, Errno::raw_os_error).to_ne_bytes();
                 value[..bytes].copy_from_slice(&number[..bytes]);
             }
@@ -249,7 +249,7 @@ impl Tcp {
             (libc::SOL_SOCKET, libc::SO_COOKIE) => {
                 // Another for each: a connection has a number of its own, a name its holder's.
                 let named = 1 << 63 | u64::from(key.0);
-                let serial = id.map_or(named, |id| self.connections[id as usize].serial);
+                let serial = id.map_or(named, |id| self.connections[id].serial);
                 value[..bytes].copy_from_slice(&serial.to_ne_bytes()[..bytes]);
             }
             _ => {}
@@ -276,7 +276,7 @@ impl Tcp {
         match &socket.role {
             Role::Named(None) | Role::Gone => 7,
             Role::Named(Some(_)) => 10,
-            Role::Connected(id) => match self.connections[*id as usize].socket.state() {
+            Role::Connected(id) => match self.connections[*id].socket.state() {
                 State::Established => 1,
                 State::SynSent => 2,
                 State::SynReceived => 3,
@@ -304,7 +304,7 @@ impl Tcp {
         socket.effects = socket.options.effects();
         let effects = socket.effects;
         if let Role::Connected(id) = socket.role {
-            self.connections[id as usize].take_effect(now, &effects);
+            self.connections[id].take_effect(now, &effects);
             self.schedule(now, id);
         }
         Ok(())
@@ -318,16 +318,15 @@ impl Tcp {
                 _ => Received::Gone(Errno::NOTCONN),
             };
         };
-        let connection = &mut self.connections[id as usize];
+        let connection = &mut self.connections[id];
         let taken = connection.receive(buffer);
         if taken > 0 {
-            connection.shrink(now, self.budget.is_exhausted());
-            self.budget.count(connection);
+            self.shrink(now, id);
             // The window may have grown.
             self.schedule(now, id);
             return Received::Bytes(taken);
         }
-        let connection = &mut self.connections[id as usize];
+        let connection = &mut self.connections[id];
         // As Linux has it: after the client's FIN a reader is told of nothing more.
         if connection.is_finished || connection.is_read_shut() {
             return Received::Fin;
@@ -350,8 +349,8 @@ impl Tcp {
         let Some(id) = self.sockets.connection(key) else {
             return Sent::Gone(self.sockets.get(key).err().unwrap_or(Errno::PIPE));
         };
-        let connection = &mut self.connections[id as usize];
-        connection.has_refused = false;
+        self.connections.lane_mut(id).forgive();
+        let connection = &mut self.connections[id];
         if let Some(error) = connection.error.take() {
             return Sent::Gone(error);
         }
@@ -381,7 +380,7 @@ impl Tcp {
             Role::Connected(id) => *id,
             Role::Gone | Role::Named(_) => return Err(Errno::NOTCONN),
         };
-        let connection = &mut self.connections[id as usize];
+        let connection = &mut self.connections[id];
         if connection.place().is_none() {
             return Err(Errno::NOTCONN);
         }
@@ -390,7 +389,7 @@ impl Tcp {
             self.events.push(Event::Socket { key, readable: true, writable: false, ended: true });
         }
         if matches!(how, How::Write | How::Both) {
-            self.connections[id as usize].socket.close();
+            self.connections[id].socket.close();
             self.soil(id);
         }
         Ok(())
@@ -409,7 +408,7 @@ impl Tcp {
                     .connections
                     .iter()
                     .filter(|(_, it)| it.stage == Stage::HalfOpen(key))
-                    .map(|(id, _)| id as u32)
+                    .map(|(id, _)| id)
                     .collect();
                 for id in half_open {
                     self.let_go(id, true);
@@ -420,7 +419,7 @@ impl Tcp {
     }
 
     fn let_go(&mut self, id: u32, is_reset: bool) {
-        self.connections[id as usize].let_go(is_reset);
+        self.connections[id].let_go(is_reset);
         self.free_flow(id);
         self.soil(id);
     }

@@ -11,7 +11,6 @@ use smoltcp::time;
 use smoltcp::wire::TcpSeqNumber as Number;
 
 use super::clock;
-use super::deliver::Template;
 use super::guard::{Place, Told};
 use super::listener::Name;
 use super::options::{Effects, KeepAlive};
@@ -28,10 +27,8 @@ const ORPHAN: Duration = Duration::from_secs(60);
 
 /// What a buffer that became empty keeps of its memory, in bytes: enough for small messages to need no allocation each.
 const KEPT_BYTES: usize = 1024;
-/// The same while the connection has a deadline within [`REST`], which looks at it again.
+/// The same while the connection has a deadline soon, which looks at it again.
 const KEPT_BUSY_BYTES: usize = 8 * 1024;
-/// A retransmission time-out, or a few.
-const REST: Duration = Duration::from_secs(1);
 
 /// Most bytes a connection's two buffers hold.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -56,25 +53,16 @@ pub(super) enum Stage {
 }
 
 /// See the module.
-#[repr(C)]
 pub(super) struct Connection {
-    // What a delivery looks at comes first, with the beginning of the socket, so that it is close together: two lines of memory and
-    // five (`ahead::HOT_BYTES`).
-    pub(super) template: Template,
     /// Where its frames go; `None` while the neighbour is asked for.
     pub(super) mac: Option<Mac>,
     /// It is on the list of those that have something to send.
     pub(super) is_dirty: bool,
-    /// It refused a delivery: none passes by what waits for it now.
-    pub(super) has_refused: bool,
     /// For how long acknowledgements may be missing, by smoltcp's clock.
     pub(super) patience: time::Duration,
     /// Bytes of memory of its buffers that are counted already.
     pub(super) counted_bytes: usize,
-    /// The entry in the wheel that is its own.
-    pub(super) armed: Option<u64>,
     pub(super) socket: tcp::Socket<'static>,
-
     pub(super) stage: Stage,
     pub(super) flow: Flow,
     /// Its port is in use, for whoever binds it.
@@ -108,8 +96,6 @@ pub(super) struct Connection {
     pub(super) window_told: Option<Told>,
 }
 
-const _: () = assert!(std::mem::offset_of!(Connection, socket) == 128, "two lines of memory");
-
 impl Connection {
     /// `name`: of the socket it belongs to. `first`: its initial sequence number.
     pub(super) fn new(
@@ -128,8 +114,6 @@ impl Connection {
         socket.set_nagle_enabled(false);
         socket.set_initial_seq_no(Some(first));
         Connection {
-            template: Template::default(),
-            has_refused: false,
             socket,
             flow,
             name: Name { address: flow.local, is_listening: false, ..name },
@@ -138,7 +122,6 @@ impl Connection {
             stage,
             serial: 0,
             key: None,
-            armed: None,
             is_dirty: false,
             is_full: false,
             told_bytes: 0,
@@ -176,7 +159,6 @@ impl Connection {
         self.connect_patience = effects.connect_patience;
         self.patience = clock::dilate(effects.user_timeout.unwrap_or(SILENCE));
         self.socket.set_hop_limit(effects.hop_limit);
-        self.template = Template::default();
         if self.keep_alive != effects.keep_alive {
             self.set_keep_alive(now, effects.keep_alive);
         }
@@ -253,10 +235,8 @@ impl Connection {
     }
 
     /// Gives back the memory of buffers that are empty. What is small, and filled and emptied many times a second, keeps its memory
-    /// while the connection is looked at soon again, unless memory `is_short`.
-    pub(super) fn shrink(&mut self, now: Duration, is_short: bool) {
-        let soon = (now + REST).as_millis() as u64;
-        let is_busy = !is_short && self.armed.is_some_and(|at| at <= soon);
+    /// while the connection `is_busy`.
+    pub(super) fn shrink(&mut self, is_busy: bool) {
         self.socket.shrink(if is_busy { KEPT_BUSY_BYTES } else { KEPT_BYTES });
     }
 

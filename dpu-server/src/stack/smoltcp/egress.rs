@@ -12,10 +12,13 @@ use super::tcp::Tcp;
 use super::wheel::Due;
 use mqttshim_port::Transmit;
 
+/// A connection whose deadline is that close is looked at again: a retransmission time-out, or a few.
+const REST: Duration = Duration::from_secs(1);
+
 impl Tcp {
     /// Puts a connection on the dirty list if it has something to send now, and into the wheel for later.
     pub(super) fn schedule(&mut self, now: Duration, id: u32) {
-        let connection = &mut self.connections[id as usize];
+        let connection = &mut self.connections[id];
         if connection.is_dirty {
             return;
         }
@@ -31,21 +34,21 @@ impl Tcp {
         match at {
             PollAt::Now => self.soil(id),
             PollAt::Time(at) if at <= clock::instant(now) => self.soil(id),
-            PollAt::Time(at) => {
-                let connection = &mut self.connections[id as usize];
-                let at = clock::millisecond(at);
-                if connection.armed.is_none_or(|armed| at < armed) {
-                    connection.armed = Some(at);
-                    self.wheel.put(Due { id, at });
-                }
-            }
+            PollAt::Time(at) => self.arm_at(id, clock::millisecond(at)),
             PollAt::Ingress => self.reap(id),
+        }
+    }
+
+    /// Sets a connection's deadline, in milliseconds, unless an earlier one is set.
+    pub(super) fn arm_at(&mut self, id: u32, at: u64) {
+        if let Some(at) = self.connections.lane_mut(id).arm(at) {
+            self.wheel.put(Due { id, at });
         }
     }
 
     /// Puts a connection on the dirty list.
     pub(super) fn soil(&mut self, id: u32) {
-        let connection = &mut self.connections[id as usize];
+        let connection = &mut self.connections[id];
         if !connection.is_dirty {
             connection.is_dirty = true;
             self.dirty.push_back(id);
@@ -54,7 +57,7 @@ impl Tcp {
 
     /// Forgets a connection that is over, unless somebody holds it still.
     fn reap(&mut self, id: u32) {
-        let connection = &self.connections[id as usize];
+        let connection = &self.connections[id];
         let is_held =
             matches!(connection.stage, Stage::Held | Stage::Connecting | Stage::Queued(_));
         if connection.is_over() && !is_held {
@@ -62,15 +65,20 @@ impl Tcp {
         }
     }
 
-    /// Sends what there is to send, as long as the port takes it.
+    /// Sends what there is to send, as long as the port takes it; whoever was looked at is ready for deliveries then.
     pub(super) fn flush(&mut self, now: Duration, out: &mut impl Transmit) {
         self.ask(now, out);
+        self.transmit_dirty(now, out);
+        self.reopen(now);
+    }
+
+    fn transmit_dirty(&mut self, now: Duration, out: &mut impl Transmit) {
         for _ in 0..self.dirty.len() {
             if !out.has_room() {
                 return;
             }
             let Some(id) = self.dirty.pop_front() else { return };
-            let Some(connection) = self.connections.get_mut(id as usize) else { continue };
+            let Some(connection) = self.connections.get_mut(id) else { continue };
             if std::mem::take(&mut connection.is_dirty) {
                 self.transmit(now, id, out);
             }
@@ -79,7 +87,7 @@ impl Tcp {
 
     /// Sends what one connection has to send, as long as the port takes it.
     pub(super) fn transmit(&mut self, now: Duration, id: u32, out: &mut impl Transmit) {
-        let connection = &mut self.connections[id as usize];
+        let connection = &mut self.connections[id];
         let Some(mac) = connection.mac else {
             // Nobody knows yet where to send its first segment.
             return self.reap(id);
@@ -116,21 +124,20 @@ impl Tcp {
         let mut due = std::mem::take(&mut self.due);
         self.wheel.advance(now.as_millis() as u64, &mut due);
         for entry in due.drain(..) {
-            if let Some(connection) = self.connections.get_mut(entry.id as usize)
-                && connection.armed == Some(entry.at)
-            {
-                connection.armed = None;
+            if self.connections.lane_mut(entry.id).disarm(entry.at) {
                 self.schedule(now, entry.id);
-                self.settle(now, entry.id);
+                self.shrink(now, entry.id);
             }
         }
         self.due = due;
     }
 
-    /// A connection that has come to rest gives back what it does not need.
-    fn settle(&mut self, now: Duration, id: u32) {
-        if let Some(connection) = self.connections.get_mut(id as usize) {
-            connection.shrink(now, self.budget.is_exhausted());
+    /// Has a connection, which may be gone, give back what it does not need.
+    pub(super) fn shrink(&mut self, now: Duration, id: u32) {
+        let soon = (now + REST).as_millis() as u64;
+        let is_busy = !self.budget.is_exhausted() && self.connections.lane(id).is_armed_by(soon);
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.shrink(is_busy);
             self.budget.count(connection);
         }
     }

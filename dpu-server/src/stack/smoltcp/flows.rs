@@ -9,10 +9,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use hashbrown::HashTable;
-use slab::Slab;
 use smoltcp::wire::TcpSeqNumber as Number;
 
-use super::connection::Connection;
+use super::connections::Connections;
 use super::listener::Name;
 use super::names::Names;
 use super::segment::Flow;
@@ -32,25 +31,25 @@ pub(super) struct Flows {
 
 impl Flows {
     /// The connection of a flow.
-    pub(super) fn find(&self, flow: &Flow, connections: &Slab<Connection>) -> Option<u32> {
-        let is_it = |id: &u32| connections[*id as usize].flow == *flow;
+    pub(super) fn find(&self, flow: &Flow, connections: &Connections) -> Option<u32> {
+        let is_it = |id: &u32| connections[*id].flow == *flow;
         self.table.find(hash(&self.key, flow), is_it).copied()
     }
 
     /// Takes in a connection whose flow has none.
-    pub(super) fn insert(&mut self, id: u32, connections: &Slab<Connection>) {
+    pub(super) fn insert(&mut self, id: u32, connections: &Connections) {
         let key = &self.key;
-        let of = |id: &u32| hash(key, &connections[*id as usize].flow);
+        let of = |id: &u32| hash(key, &connections[*id].flow);
         self.table.insert_unique(of(&id), id, of);
-        self.names.add(&connections[id as usize].name);
+        self.names.add(&connections[id].name);
     }
 
     /// Forgets a connection, which must still be in `connections`.
-    pub(super) fn remove(&mut self, id: u32, connections: &Slab<Connection>) {
-        let hash = hash(&self.key, &connections[id as usize].flow);
+    pub(super) fn remove(&mut self, id: u32, connections: &Connections) {
+        let hash = hash(&self.key, &connections[id].flow);
         if let Ok(entry) = self.table.find_entry(hash, |other| *other == id) {
             entry.remove();
-            self.names.remove(&connections[id as usize].name);
+            self.names.remove(&connections[id].name);
         }
     }
 

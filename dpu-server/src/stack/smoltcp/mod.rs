@@ -5,11 +5,11 @@
 //! | `tcp`, `egress` | from a frame to its connection, and back; pure: no port, no clock |
 //! | `flows`, `names` | which connection a segment is of, and which names are taken |
 //! | `calls`, `sockets`, `listener`, `options` | the socket calls on it |
-//! | `deliver` | the short way of one message to many connections |
+//! | `deliver`, `lane`, `template`, `messages` | the short way of one message to many connections |
 //! | `ahead` | what these will look at, asked for before |
 //! | `link`, `neighbors`, `path` | Ethernet, ARP, neighbour discovery; what routers tell of the way |
 //! | `segment`, `guard` | what is looked at, and put right, before smoltcp sees a segment |
-//! | `connection`, `emit`, `device`, `clock` | one smoltcp socket and what it needs |
+//! | `connection`, `connections`, `emit`, `device`, `clock` | one smoltcp socket and what it needs |
 //! | `budget` | the memory of all buffers together |
 //! | `wheel` | deadlines |
 //!
@@ -20,6 +20,7 @@ mod budget;
 mod calls;
 mod clock;
 mod connection;
+mod connections;
 mod deliver;
 mod device;
 mod egress;
@@ -28,8 +29,10 @@ mod flows;
 mod guard;
 #[cfg(fuzzing)]
 pub mod harness;
+mod lane;
 mod link;
 mod listener;
+mod messages;
 mod names;
 mod neighbors;
 mod options;
@@ -37,6 +40,7 @@ mod path;
 mod segment;
 mod sockets;
 mod tcp;
+mod template;
 mod wheel;
 
 use std::net::{IpAddr, SocketAddr};
@@ -45,12 +49,11 @@ use std::time::{Duration, Instant};
 
 use mqttshim_schema::{How, SocketOption};
 use rustix::buffer::spare_capacity;
-use rustix::event::epoll;
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
 use smoltcp::wire::IpCidr;
 
 pub use self::budget::BufferBytes;
-use self::deliver::Sums;
 use self::tcp::{Setup, Tcp};
 use super::{
     AcceptError, Batch, End, Ends, Event, Key, Memory, Received, Sends, Sent, Stack, Watch, watches,
@@ -63,16 +66,17 @@ const BURST_FRAMES: usize = 64;
 const BURSTS_MAX: usize = 16;
 /// Descriptors looked at in one wait.
 const EVENTS_MAX: usize = 64;
-/// The epoll entry of the port.
-const PORT: u64 = u64::MAX;
 /// How soon a port that takes no more frames is tried again.
 const FULL_PAUSE: Duration = Duration::from_micros(200);
 
+/// Of an epoll set that is only looked at.
+const NOT_AT_ALL: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
+/// So many frames of one fan-out are not left for the kick at the end of all that the card does now.
+const WORTH_A_KICK: u64 = 64;
+
 /// How many deliveries ahead a connection is asked for.
 const FAR: usize = 24;
-/// How many deliveries ahead what a connection points to is asked for, once it is there itself.
-const NEAR: usize = 10;
-
 /// See the module.
 pub struct Smoltcp<P> {
     tcp: Tcp,
@@ -83,7 +87,6 @@ pub struct Smoltcp<P> {
     /// Taken from bursts that went on after the last wait.
     may_have_more: bool,
     sends: Sends,
-    sums: Sums,
 }
 
 impl<P: Port> Smoltcp<P> {
@@ -93,8 +96,6 @@ impl<P: Port> Smoltcp<P> {
     /// What `epoll_create1` or `getrandom` report.
     pub fn new(port: P, addresses: Vec<IpCidr>, gateway: Option<IpAddr>) -> Result<Self, Errno> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let data = epoll::EventData::new_u64(PORT);
-        epoll::add(&epoll, port.readiness(), data, epoll::EventFlags::IN)?;
         let mut seed = [0; 8];
         rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())?;
         let setup = Setup {
@@ -116,7 +117,6 @@ impl<P: Port> Smoltcp<P> {
             start: Instant::now(),
             may_have_more: true,
             sends: Sends::default(),
-            sums: Sums::default(),
         })
     }
 
@@ -152,6 +152,20 @@ impl<P: Port> Smoltcp<P> {
             if !self.may_have_more || bursts == BURSTS_MAX {
                 return Ok(());
             }
+        }
+    }
+
+    /// Sleeps until a frame comes or a watched descriptor is ready.
+    ///
+    /// The port is in no epoll set: the kernel would look through it for every frame that has left, whether anybody sleeps or not
+    /// (`sock_wfree`, net/core/sock.c).
+    fn sleep(&self, timeout: Option<Duration>) -> Result<(), Errno> {
+        let port = self.port.readiness();
+        let mut sources =
+            [PollFd::new(&port, PollFlags::IN), PollFd::new(&self.epoll, PollFlags::IN)];
+        match poll(&mut sources, timeout.map(watches::timespec).as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 
@@ -258,31 +272,31 @@ impl<P: Port> Stack for Smoltcp<P> {
         refused: &mut Vec<u32>,
     ) {
         refused.clear();
-        self.sums.clear();
         let now = clock::instant(self.now());
         let (_, transmit) = self.port.halves();
         let mut far = deliveries.clone().skip(FAR);
-        let mut near = deliveries.clone().skip(NEAR);
-        let mut may_kick = true;
+        let (mut may_kick, mut sent) = (true, 0);
         for (place, (key, message, bytes)) in deliveries.enumerate() {
             if let Some((later, ..)) = far.next() {
-                self.tcp.expect_delivery(later, false);
-            }
-            if let Some((later, ..)) = near.next() {
-                self.tcp.expect_delivery(later, true);
+                self.tcp.expect_delivery(later);
             }
             if may_kick && !transmit.has_room() {
                 // More than the port holds are to leave. If that made no room the rest waits, and what is wrong with the port the next
                 // `wait` tells.
                 may_kick = transmit.kick().is_ok() && transmit.has_room();
             }
-            let sum = || self.sums.of(message, bytes);
-            if self.tcp.deliver(now, key, bytes, sum, transmit) {
-                self.sends.framed += 1;
+            if self.tcp.deliver(now, key, message, bytes, transmit) {
+                sent += 1;
             } else {
                 refused.push(place as u32);
             }
         }
+        self.sends.framed += sent;
+        if sent >= WORTH_A_KICK {
+            // Whoever comes last need not wait for what else the card has to do. What is wrong with the port the next `wait` tells.
+            let _ = transmit.kick();
+        }
+        self.tcp.end_batch();
     }
 
     fn expect(&self, key: Key) {
@@ -312,20 +326,19 @@ impl<P: Port> Stack for Smoltcp<P> {
 
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> Result<(), Errno> {
         self.turn()?;
-        let timeout = self.rest(timeout).map(watches::timespec);
+        let timeout = self.rest(timeout);
+        let has_slept = timeout != Some(Duration::ZERO);
+        if has_slept {
+            self.sleep(timeout)?;
+        }
         self.ready.clear();
-        match epoll::wait(self.epoll.as_fd(), spare_capacity(&mut self.ready), timeout.as_ref()) {
+        match epoll::wait(self.epoll.as_fd(), spare_capacity(&mut self.ready), Some(&NOT_AT_ALL)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error),
         }
-        let mut has_frames = false;
-        for ready in &self.ready {
-            match ready.data.u64() {
-                PORT => has_frames = true,
-                watch => events.push(Event::Watched(Watch(watch as u32))),
-            }
-        }
-        if has_frames || self.tcp.events.is_empty() {
+        let watched = self.ready.iter().map(|ready| Watch(ready.data.u64() as u32));
+        events.extend(watched.map(Event::Watched));
+        if has_slept || self.tcp.events.is_empty() {
             self.turn()?;
         }
         events.append(&mut self.tcp.events);

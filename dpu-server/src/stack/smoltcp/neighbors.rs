@@ -23,7 +23,7 @@ pub(super) struct Search {
 impl Tcp {
     /// Finds where a connection's frames go, at once or by asking.
     pub(super) fn seek(&mut self, now: Duration, id: u32) {
-        let connection = &mut self.connections[id as usize];
+        let connection = &mut self.connections[id];
         let Some(hop) = self.link.next_hop(connection.flow.remote.ip()) else { return };
         connection.mac = self.link.neighbor(hop);
         if connection.mac.is_some() {
@@ -45,7 +45,7 @@ impl Tcp {
                 continue;
             };
             for (id, serial) in self.searches.swap_remove(at).waiting {
-                if let Some(connection) = self.connections.get_mut(id as usize)
+                if let Some(connection) = self.connections.get_mut(id)
                     && connection.serial == serial
                 {
                     connection.mac = Some(mac);
@@ -75,7 +75,7 @@ impl Tcp {
     }
 
     fn is_unreachable(&mut self, id: u32, serial: u64) {
-        if let Some(connection) = self.connections.get_mut(id as usize)
+        if let Some(connection) = self.connections.get_mut(id)
             && connection.serial == serial
         {
             connection.error = Some(Errno::HOSTUNREACH);

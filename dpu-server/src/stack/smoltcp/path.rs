@@ -51,7 +51,7 @@ impl Tcp {
     /// Takes what a router told, if it is believed.
     pub(super) fn heed(&mut self, news: &News) {
         let Some(id) = self.flows.find(&news.flow, &self.connections) else { return };
-        let connection = &mut self.connections[id as usize];
+        let connection = &mut self.connections[id];
         let ahead = distance(connection.socket.send_unacknowledged(), news.sequence);
         match news.fate {
             // What was lost is sent again when its time comes. Of what is in the buffer some may not have been sent yet, but nothing

@@ -9,8 +9,8 @@ use super::budget::BufferBytes;
 use super::connection::Buffers;
 use super::listener::{Listener, Name};
 use super::options::{Effects, Options, Phase};
-use crate::prefetch::soon;
 use crate::stack::Key;
+use mqttshim_port::prefetch::soon;
 
 /// The ports given out for port 0: Linux' ip_local_port_range.
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32768..=60999;

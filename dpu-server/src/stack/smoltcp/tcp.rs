@@ -15,7 +15,6 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use slab::Slab;
 use smoltcp::iface::{Config, Interface, SocketSet};
 use smoltcp::phy::{PacketMeta, SegmentationCapabilities};
 use smoltcp::socket::tcp::State;
@@ -24,6 +23,7 @@ use smoltcp::wire::{HardwareAddress, IpCidr, TcpControl, TcpSeqNumber as Number}
 use super::budget::{Budget, BufferBytes};
 use super::clock;
 use super::connection::{Connection, Stage};
+use super::connections::Connections;
 use super::device::{OnePacket, capabilities};
 use super::emit::emit;
 use super::flows::Flows;
@@ -52,6 +52,16 @@ pub(super) struct Setup {
     pub(super) seed: u64,
 }
 
+/// What became of a segment of a connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Outcome {
+    Dropped,
+    /// The connection was in this state.
+    Heard(State),
+    /// The connection is over, and the segment begins another.
+    Opens,
+}
+
 /// See the module.
 pub(super) struct Tcp {
     /// smoltcp's, for its time and its addresses.
@@ -61,7 +71,7 @@ pub(super) struct Tcp {
     pub(super) link: Link,
     pub(super) capabilities: Capabilities,
     pub(super) flows: Flows,
-    pub(super) connections: Slab<Connection>,
+    pub(super) connections: Connections,
     pub(super) budget: Budget,
     pub(super) sockets: Sockets,
     pub(super) wheel: Wheel,
@@ -94,7 +104,7 @@ impl Tcp {
             link: Link::new(setup.mac, setup.addresses, setup.gateway),
             capabilities: setup.capabilities,
             flows: Flows::default(),
-            connections: Slab::new(),
+            connections: Connections::default(),
             budget: Budget::new(BufferBytes::default().total_max),
             sockets: Sockets::new(setup.seed),
             wheel: Wheel::new(),
@@ -151,7 +161,7 @@ impl Tcp {
             if self.known(now, id, &mut segment, out) {
                 return;
             }
-            let used = self.connections[id as usize].socket.send_unacknowledged();
+            let used = self.connections[id].socket.send_unacknowledged();
             first = first.max(used + NUMBERS_APART);
             self.remove(id);
         }
@@ -171,28 +181,44 @@ impl Tcp {
         segment: &mut Segment<'_>,
         out: &mut impl Transmit,
     ) -> bool {
-        let connection = &mut self.connections[id as usize];
         let is_reset = segment.says.control == TcpControl::Rst;
+        let owed = self.connections.tell(id);
+        let outcome = self.hear(now, id, segment, out);
+        self.connections.pay(id, owed);
+        if let Outcome::Heard(state) = outcome {
+            self.touched(now, id, is_reset.then_some(state));
+        }
+        outcome != Outcome::Opens
+    }
+
+    /// Lets a connection have a segment, if it is to.
+    fn hear(
+        &mut self,
+        now: Duration,
+        id: u32,
+        segment: &mut Segment<'_>,
+        out: &mut impl Transmit,
+    ) -> Outcome {
+        let connection = &mut self.connections[id];
         if let Some(place) = connection.place() {
             match judge(&mut segment.says, &place, &mut connection.window_told) {
                 Verdict::Pass => {}
-                Verdict::Drop => return true,
-                Verdict::Reopen => return false,
+                Verdict::Drop => return Outcome::Dropped,
+                Verdict::Reopen => return Outcome::Opens,
                 Verdict::Challenge => segment.make_probe(place.expected, place.unacknowledged),
             }
         }
         if !self.budget.takes(segment.says.payload.len(), &connection.socket) {
-            return true;
+            return Outcome::Dropped;
         }
         let state = connection.socket.state();
         self.feed(now, id, segment, out);
-        self.touched(now, id, is_reset.then_some(state));
-        true
+        Outcome::Heard(state)
     }
 
     /// Lets smoltcp have a segment of a connection.
     fn feed(&mut self, now: Duration, id: u32, segment: &Segment<'_>, out: &mut impl Transmit) {
-        let connection = &mut self.connections[id as usize];
+        let connection = &mut self.connections[id];
         let context = self.iface.context();
         context.set_now(clock::instant(now));
         let answer = connection.socket.process(context, &segment.ip(), &segment.says);
@@ -246,7 +272,7 @@ impl Tcp {
             return;
         }
         let id = self.insert(connection);
-        let serial = self.connections[id as usize].serial;
+        let serial = self.connections[id].serial;
         if let Some((listener, _)) = self.sockets.listening(key) {
             listener.begin(id, serial);
         }
@@ -259,7 +285,7 @@ impl Tcp {
         let connections = &self.connections;
         let is_half_open = |id: u32, serial: u64| {
             connections
-                .get(id as usize)
+                .get(id)
                 .is_some_and(|it| it.serial == serial && it.stage == Stage::HalfOpen(key))
         };
         let Some((listener, _)) = self.sockets.listening(key) else { return false };
@@ -284,7 +310,7 @@ impl Tcp {
     /// Takes a connection in.
     pub(super) fn insert(&mut self, mut connection: Connection) -> u32 {
         connection.serial = self.sockets.next_serial();
-        let id = self.connections.insert(connection) as u32;
+        let id = self.connections.insert(connection);
         self.flows.insert(id, &self.connections);
         id
     }
@@ -312,7 +338,7 @@ impl Tcp {
     /// Forgets a connection without a word to its client.
     pub(super) fn remove(&mut self, id: u32) {
         self.flows.remove(id, &self.connections);
-        let connection = self.connections.remove(id as usize);
+        let connection = self.connections.remove(id);
         self.budget.give_back(&connection);
         match connection.stage {
             Stage::HalfOpen(key) => self.sockets.half_open_over(key),
@@ -339,7 +365,7 @@ impl Tcp {
     /// Something happened to a connection: whoever is concerned is told.
     pub(super) fn noted(&mut self, now: Duration, id: u32, reset_in: Option<State>) {
         self.advance_stage(id);
-        let connection = &mut self.connections[id as usize];
+        let connection = &mut self.connections[id];
         connection.note_fin();
         if connection.has_bytes_for_nobody() {
             connection.socket.abort();
@@ -360,21 +386,19 @@ impl Tcp {
         }
         self.free_flow(id);
         self.tell(id);
-        let connection = &mut self.connections[id as usize];
-        connection.shrink(now, self.budget.is_exhausted());
-        self.budget.count(connection);
+        self.shrink(now, id);
     }
 
     /// A connection that is over keeps nobody from the next one of its flow.
     pub(super) fn free_flow(&mut self, id: u32) {
-        if self.connections[id as usize].is_over() {
+        if self.connections[id].is_over() {
             self.flows.remove(id, &self.connections);
         }
     }
 
     /// Handshakes that are over.
     fn advance_stage(&mut self, id: u32) {
-        let connection = &mut self.connections[id as usize];
+        let connection = &mut self.connections[id];
         let Stage::HalfOpen(key) = connection.stage else { return };
         let state = connection.socket.state();
         if matches!(state, State::SynReceived | State::Listen | State::Closed) {
@@ -390,7 +414,7 @@ impl Tcp {
 
     /// Tells the holder what it does not know.
     pub(super) fn tell(&mut self, id: u32) {
-        let connection = &mut self.connections[id as usize];
+        let connection = &mut self.connections[id];
         let Some(key) = connection.key else { return };
         let unread = connection.socket.recv_queue();
         let is_gone = connection.error.is_some();
@@ -415,7 +439,7 @@ impl Tcp {
 
     /// The ends of a connection, for whoever got it from `name`.
     pub(super) fn flow(&self, id: u32) -> (SocketAddr, SocketAddr) {
-        let flow = &self.connections[id as usize].flow;
+        let flow = &self.connections[id].flow;
         (flow.local, flow.remote)
     }
 }

@@ -3,7 +3,6 @@
 use std::io::IoSlice;
 
 use rustix::io::Errno;
-use smoltcp::wire::checksum;
 
 use super::wire::{Faults, Rng, Wire};
 use super::{LISTENER, PORT, Queue, at, milliseconds};
@@ -38,8 +37,8 @@ fn sent(wire: &mut Wire, message: &[u8]) -> Vec<Vec<u8>> {
 fn delivered(wire: &mut Wire, message: &[u8]) -> Option<Vec<u8>> {
     let mut queue = Queue::default();
     let now = clock::instant(wire.now);
-    let sum = || checksum::data(message);
-    let is_sent = wire.ends[1].deliver(now, SERVED, message, sum, &mut queue);
+    let is_sent = wire.ends[1].deliver(now, SERVED, 0, message, &mut queue);
+    wire.ends[1].end_batch();
     assert_eq!(queue.frames.len(), usize::from(is_sent));
     queue.frames.pop()
 }
@@ -105,7 +104,7 @@ fn a_message_that_a_lowered_way_does_not_carry_is_refused() {
         let mut wire = connected(address, Faults::default(), 1);
         assert!(delivered(&mut wire, &[1; 1000]).is_some());
         let id = wire.ends[1].sockets.connection(SERVED).unwrap();
-        wire.ends[1].connections[id as usize].socket.limit_mss(500);
+        wire.ends[1].connections[id].socket.limit_mss(500);
         assert!(delivered(&mut wire, &[1; 501]).is_none());
         assert_eq!(sent(&mut wire, &[1; 501]).len(), 2);
         assert!(delivered(&mut wire, &[1; 500]).is_some());
@@ -156,7 +155,7 @@ fn a_delivery_leaves_the_deadlines_of_a_send() {
         }
         let state = |wire: &Wire| {
             let id = wire.ends[1].sockets.connection(SERVED).unwrap();
-            wire.ends[1].connections[id as usize].error
+            wire.ends[1].connections[id].error
         };
         assert_eq!([state(one), state(other)], [Some(Errno::TIMEDOUT); 2]);
     }
@@ -180,6 +179,122 @@ fn a_connection_that_is_gone_or_shut_refuses() {
     assert!(delivered(&mut wire, b"later").is_none());
 }
 
+/// What the server's buffer of unacknowledged bytes takes.
+fn buffered(wire: &Wire) -> usize {
+    let id = wire.ends[1].sockets.connection(SERVED).unwrap();
+    wire.ends[1].connections.get(id).unwrap().socket.buffer_storage().1
+}
+
+fn received(wire: &mut Wire) -> Vec<u8> {
+    let mut buffer = [0; 8192];
+    match wire.ends[0].recv(wire.now, CLIENT, &mut buffer) {
+        Received::Bytes(count) => buffer[..count].to_vec(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_is_acknowledged_in_time_is_never_buffered_and_then_forgotten() {
+    let mut wire = connected("10.0.0.1", Faults::default(), 1);
+    let mut expected = Vec::new();
+    for number in 0..15 {
+        for _ in 0..3 {
+            let frame = delivered(&mut wire, &[number; 100]).unwrap();
+            expected.extend([number; 100]);
+            wire.carry(0, Queue { frames: vec![frame] });
+        }
+        assert_eq!(wire.ends[1].connections.messages.bytes(), 300);
+        wire.settle();
+        assert!(wire.sleep(), "an acknowledgement is on its way");
+        wire.settle();
+        assert_eq!((buffered(&wire), wire.ends[1].connections.messages.bytes()), (0, 0));
+    }
+    assert!(wire.now < milliseconds(200), "{:?}", wire.now);
+    assert_eq!(received(&mut wire), expected);
+}
+
+#[test]
+fn what_is_not_acknowledged_in_time_is_buffered_and_sent_again() {
+    let mut wire = connected("fd00::1", Faults::default(), 1);
+    let mut frames = [1, 2, 3].map(|number| delivered(&mut wire, &[number; 100]).unwrap());
+    // The first one arrives; of the others none, nor the first acknowledgement, which is of a part of them.
+    wire.carry(0, Queue { frames: vec![std::mem::take(&mut frames[0])] });
+    while buffered(&wire) == 0 {
+        assert!(wire.sleep());
+        wire.settle();
+    }
+    assert!(wire.now >= milliseconds(10), "{:?}", wire.now);
+    assert_eq!(wire.ends[1].connections.messages.bytes(), 0);
+    let mut all = received(&mut wire);
+    while all.len() < 300 {
+        assert!(wire.sleep());
+        wire.settle();
+        let mut buffer = [0; 1000];
+        if let Received::Bytes(count) = wire.ends[0].recv(wire.now, CLIENT, &mut buffer) {
+            all.extend_from_slice(&buffer[..count]);
+        }
+    }
+    assert_eq!(all, [[1; 100], [2; 100], [3; 100]].concat());
+}
+
+#[test]
+fn more_messages_than_a_run_holds_leave_one_by_one_all_the_same() {
+    let mut wire = connected("10.0.0.1", Faults::default(), 1);
+    let mut expected = Vec::new();
+    for number in 0..200 {
+        // Some in between go to others, or to nobody.
+        wire.ends[1].connections.messages.number(0, b"apart", clock::instant(wire.now));
+        wire.ends[1].end_batch();
+        let message = [number; 20];
+        let frame = delivered(&mut wire, &message).expect("the window takes it");
+        assert!(is_right(&frame));
+        expected.extend(message);
+        wire.carry(0, Queue { frames: vec![frame] });
+    }
+    wire.settle();
+    wire.settle();
+    assert_eq!(received(&mut wire), expected);
+}
+
+#[test]
+fn messages_of_a_batch_may_come_in_any_order_and_more_than_once() {
+    let mut wire = connected("10.0.0.1", Faults::default(), 1);
+    let now = clock::instant(wire.now);
+    let mut queue = Queue::default();
+    assert!(wire.ends[1].deliver(now, SERVED, 7, b"seven ", &mut queue));
+    let id = wire.ends[1].sockets.connection(SERVED).unwrap();
+    // Another connection had it before.
+    wire.ends[1].connections.messages.number(3, b"three ", now);
+    for (place, message) in [(9, b"nine! "), (3, b"three "), (3, b"three "), (7, b"seven ")] {
+        assert!(wire.ends[1].deliver(now, SERVED, place, message, &mut queue), "{place}");
+    }
+    wire.ends[1].end_batch();
+    wire.carry(0, queue);
+    wire.settle();
+    wire.settle();
+    assert_eq!(received(&mut wire), b"seven nine! three three seven ");
+    assert!(wire.ends[1].connections.lane(id).is_open());
+}
+
+#[test]
+fn a_connection_that_goes_lets_go_of_messages() {
+    let mut wire = connected("10.0.0.1", Faults::default(), 1);
+    assert!(delivered(&mut wire, b"for nobody").is_some());
+    let id = wire.ends[1].sockets.connection(SERVED).unwrap();
+    wire.ends[1].remove(id);
+    assert_eq!(wire.ends[1].connections.messages.bytes(), 0);
+    assert!(delivered(&mut wire, b"late").is_none());
+}
+
+#[test]
+fn messages_under_way_count_as_memory_of_buffers() {
+    let mut wire = connected("10.0.0.1", Faults::default(), 1);
+    wire.ends[1].budget.bound(1000);
+    assert!(delivered(&mut wire, &[1; 900]).is_some());
+    assert!(delivered(&mut wire, &[2; 200]).is_some());
+    assert!(delivered(&mut wire, b"more").is_none());
+}
+
 #[test]
 fn messages_arrive_in_order_over_any_wire_whichever_way_each_of_them_goes() {
     let mut direct = 0;
@@ -196,15 +311,15 @@ fn messages_arrive_in_order_over_any_wire_whichever_way_each_of_them_goes() {
                 written.extend_from_slice(&message);
                 let now = clock::instant(wire.now);
                 let mut queue = Queue::default();
-                let sum = || checksum::data(&message);
                 if !rng.next().is_multiple_of(4)
-                    && wire.ends[1].deliver(now, SERVED, &message, sum, &mut queue)
+                    && wire.ends[1].deliver(now, SERVED, 0, &message, &mut queue)
                 {
                     direct += 1;
                     wire.carry(0, queue);
                 } else {
                     waiting = message;
                 }
+                wire.ends[1].end_batch();
             }
             if let Sent::Bytes(count) = wire.writes(1, SERVED, &waiting) {
                 waiting.drain(..count);
@@ -221,6 +336,10 @@ fn messages_arrive_in_order_over_any_wire_whichever_way_each_of_them_goes() {
             assert!(wire.now < milliseconds(120_000), "seed {seed}: {} bytes", received.len());
         }
         assert!(received == written, "seed {seed}: the bytes differ");
+        while wire.sleep() {
+            wire.settle();
+        }
+        assert_eq!(wire.ends[1].connections.messages.bytes(), 0, "seed {seed}");
     }
     assert!(direct > 1000, "{direct} of all left at once");
 }

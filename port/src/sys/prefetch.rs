@@ -3,35 +3,26 @@
 //! A fan-out visits some thousands of connections, each in a handful of places, once: what it costs is the wait for memory. A loop that
 //! knows who comes next asks for it while it is busy with somebody else.
 
-#![allow(unsafe_code, reason = "the processor's instruction for this takes a bare pointer")]
-
 /// Bytes that come together.
 const LINE_BYTES: usize = 64;
 
 /// Says that all of `value` is needed soon. Nothing waits.
 #[inline]
-pub(crate) fn soon<T: ?Sized>(value: &T) {
-    let start = std::ptr::from_ref(value).cast::<u8>();
-    for offset in (0..size_of_val(value)).step_by(LINE_BYTES) {
-        line(start.wrapping_add(offset));
-    }
+pub fn soon<T: ?Sized>(value: &T) {
+    soon_bytes(std::ptr::from_ref(value).cast(), size_of_val(value));
 }
 
-/// Says that the beginning of `value` is needed soon, so many bytes of it.
+/// Says that so many bytes from here on are needed soon; they need not be anybody's.
 #[inline]
-pub(crate) fn soon_bytes<T>(value: &T, bytes: usize) {
-    let start = std::ptr::from_ref(value).cast::<u8>();
-    let bytes = bytes.min(size_of::<T>());
+pub(super) fn soon_bytes(start: *const u8, bytes: usize) {
     for offset in (0..bytes).step_by(LINE_BYTES) {
         line(start.wrapping_add(offset));
     }
-    // Where it begins inside a line, it ends in one more.
-    line(start.wrapping_add(bytes.saturating_sub(1)));
 }
 
 /// Says that what begins here is needed soon, one line of it.
 #[inline]
-pub(crate) fn soon_at<T>(place: *const T) {
+pub fn soon_at<T>(place: *const T) {
     line(place.cast());
 }
 

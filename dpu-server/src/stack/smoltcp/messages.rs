@@ -1,0 +1,138 @@
+//! Messages that left before their connections were told: kept until all of these know.
+//!
+//! One copy each, however many connections it went to. Numbers grow with time and go round.
+
+use std::collections::VecDeque;
+
+use smoltcp::time::Instant;
+use smoltcp::wire::checksum;
+
+/// Memory of messages that are gone, kept for the next ones: so many, and so long each at most.
+const SPARE_MAX: usize = 64;
+const SPARE_BYTES_MAX: usize = 2048;
+
+/// One message.
+#[derive(Debug)]
+pub(super) struct Message {
+    pub(super) bytes: Vec<u8>,
+    /// The sum of its octets (RFC 1071 §2).
+    pub(super) sum: u16,
+    /// When it was sent, by smoltcp's clock.
+    pub(super) at: Instant,
+    /// Connections that do not know yet, and one more while its batch is under way.
+    holders: u32,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Messages {
+    kept: VecDeque<Message>,
+    /// The number of the first one kept.
+    first: u32,
+    /// The numbers of the batch's.
+    batch: Vec<Option<u32>>,
+    spare: Vec<Vec<u8>>,
+    /// What those that are kept take.
+    bytes: usize,
+}
+
+impl Messages {
+    /// The number of the batch's message `place`, which is sent now.
+    #[inline]
+    pub(super) fn number(&mut self, place: u32, bytes: &[u8], now: Instant) -> u32 {
+        match self.batch.get(place as usize) {
+            Some(Some(number)) => *number,
+            _ => self.keep(place as usize, bytes, now),
+        }
+    }
+
+    #[cold]
+    fn keep(&mut self, place: usize, bytes: &[u8], now: Instant) -> u32 {
+        let number = self.first.wrapping_add(self.kept.len() as u32);
+        if self.batch.len() <= place {
+            self.batch.resize(place + 1, None);
+        }
+        self.batch[place] = Some(number);
+        let mut memory = self.spare.pop().unwrap_or_default();
+        memory.extend_from_slice(bytes);
+        self.bytes += memory.len();
+        let sum = checksum::data(bytes);
+        self.kept.push_back(Message { bytes: memory, sum, at: now, holders: 1 });
+        number
+    }
+
+    /// One that is kept.
+    #[inline]
+    pub(super) fn get(&self, number: u32) -> &Message {
+        &self.kept[number.wrapping_sub(self.first) as usize]
+    }
+
+    /// One connection more was not told of it.
+    #[inline]
+    pub(super) fn hold(&mut self, number: u32) -> &Message {
+        let message = &mut self.kept[number.wrapping_sub(self.first) as usize];
+        message.holders += 1;
+        message
+    }
+
+    /// One fewer.
+    #[inline]
+    pub(super) fn release(&mut self, number: u32) {
+        let message = &mut self.kept[number.wrapping_sub(self.first) as usize];
+        message.holders -= 1;
+        if message.holders == 0 {
+            self.forget();
+        }
+    }
+
+    /// The batch is over.
+    pub(super) fn end_batch(&mut self) {
+        let mut batch = std::mem::take(&mut self.batch);
+        for number in batch.drain(..).flatten() {
+            self.release(number);
+        }
+        self.batch = batch;
+    }
+
+    /// Forgets the oldest ones that nobody holds.
+    fn forget(&mut self) {
+        while self.kept.front().is_some_and(|message| message.holders == 0)
+            && let Some(mut message) = self.kept.pop_front()
+        {
+            self.first = self.first.wrapping_add(1);
+            self.bytes -= message.bytes.len();
+            message.bytes.clear();
+            if self.spare.len() < SPARE_MAX && message.bytes.capacity() <= SPARE_BYTES_MAX {
+                self.spare.push(message.bytes);
+            }
+        }
+    }
+
+    /// Bytes of all that are kept.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_kept_until_everybody_knows_and_those_before_it_are_gone() {
+        let mut messages = Messages { first: u32::MAX, ..Messages::default() };
+        let now = Instant::from_millis(7);
+        let numbers = [0, 1].map(|place| messages.number(place, &[place as u8; 3], now));
+        assert_eq!(numbers, [u32::MAX, 0]);
+        assert_eq!(messages.number(1, b"not looked at", now), 0);
+        assert_eq!(messages.hold(u32::MAX).bytes, [0; 3]);
+        messages.hold(0);
+        messages.end_batch();
+        messages.release(0);
+        assert_eq!((messages.bytes(), messages.get(0).at), (6, now));
+        messages.release(u32::MAX);
+        assert_eq!((messages.bytes(), messages.kept.len(), messages.spare.len()), (0, 0, 2));
+        assert_eq!(messages.number(0, b"next", now), 1, "a batch of its own");
+        assert_eq!(messages.get(1).bytes, b"next");
+    }
+}
