@@ -15,7 +15,8 @@ const WHOLE_BYTES_MAX: usize = 4096;
 
 fuzz_target!(|input: (Vec<u8>, Vec<u8>, u64)| {
     let (client, broker, cuts) = input;
-    frame(&client, cuts);
+    frame(&client, cuts, false);
+    frame(&client, cuts, true);
     for trust in [Trust::Observed, Trust::Suback] {
         for is_late in [false, true] {
             relay(trust, is_late, &client, &broker, cuts);
@@ -35,7 +36,8 @@ fn chunks(mut bytes: &[u8], cuts: u64) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-fn frame(bytes: &[u8], cuts: u64) {
+/// `goes_on`: so does the framer behind what breaks the rules.
+fn frame(bytes: &[u8], cuts: u64, goes_on: bool) {
     let mut framer = Framer::new();
     let mut seen = Vec::new();
     for mut chunk in chunks(bytes, cuts) {
@@ -54,6 +56,9 @@ fn frame(bytes: &[u8], cuts: u64) {
                 | Piece::Raw(bytes) => bytes,
                 Piece::Malformed { held, .. } => held,
             });
+            if goes_on {
+                framer.go_on();
+            }
         }
     }
     seen.extend(framer.give_up());

@@ -152,8 +152,10 @@ pub(crate) enum Unsent {
 pub(crate) struct Connection {
     pub(crate) phase: Phase,
     pub(crate) version: Version,
-    /// No longer looked at, and in the count of opaque connections.
+    /// What it does is not known, and it is in the count of opaque connections.
     pub(crate) is_opaque: bool,
+    /// Where the broker's packets begin is not known any more.
+    pub(crate) is_broker_lost: bool,
     pub(crate) is_client_gone: bool,
     pub(crate) is_broker_gone: bool,
 
@@ -227,6 +229,7 @@ impl Connection {
             phase: Phase::AwaitConnect,
             version: Version::V311,
             is_opaque: false,
+            is_broker_lost: false,
             is_client_gone: false,
             is_broker_gone: false,
             client_framer: Framer::new(),
@@ -277,10 +280,15 @@ impl Connection {
         is_one_too_many || self.outbox.check_room(bytes, limits).is_ok()
     }
 
+    /// Whether it is opaque, and was connected before: its client may acknowledge messages of the card's, which is read all the same.
+    pub(crate) fn is_read_on(&self) -> bool {
+        self.is_opaque && !matches!(self.phase, Phase::AwaitConnect | Phase::AwaitConnack)
+    }
+
     /// Whether a PINGREQ of the card would be answered: both ends are there and speak MQTT.
     pub(crate) fn can_be_pinged(&self) -> bool {
         self.phase == Phase::Connected
-            && !self.is_opaque
+            && !self.is_broker_lost
             && !self.is_client_gone
             && !self.is_broker_gone
     }

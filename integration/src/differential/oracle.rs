@@ -6,6 +6,7 @@
 //!                                                                                          └► no: shrink, command to see it again
 //! ```
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -226,9 +227,13 @@ impl Run {
                 return Ok(outcome.differences.join("\n"));
             }
         }
+        // In something else a smaller scenario may differ by what the broker leaves open.
+        let known: BTreeSet<&str> = outcome.differences.iter().map(|it| subject(it)).collect();
+        let is_known = |outcome: &Outcome| {
+            outcome.differences.iter().any(|difference| known.contains(subject(difference)))
+        };
         let fails = |rig: &mut Rig, scenario: &Scenario| {
-            let mut differs =
-                || rig.play(scenario).is_ok_and(|outcome| !outcome.differences.is_empty());
+            let mut differs = || rig.play(scenario).is_ok_and(|outcome| is_known(&outcome));
             (0..ATTEMPTS).any(|_| differs())
         };
         let mut rig = Rig::start(terms, scenario.seed);
@@ -240,7 +245,7 @@ impl Run {
             let count = scenario.seed - from + 1;
             (scenario.clone(), format!("MQTTSHIM_SEED={from} MQTTSHIM_SEEDS={count}"))
         };
-        let last = rig.play(&small).ok().filter(|last| !last.differences.is_empty());
+        let last = rig.play(&small).ok().filter(is_known);
         Err(format!(
             "the runs differ:\n{}\n\nas first played:\n{}\n\n{small}\n{}\n{}",
             last.as_ref().unwrap_or(outcome).differences.join("\n"),
@@ -268,4 +273,11 @@ impl Run {
             );
         }
     }
+}
+
+/// What a difference is about: a client, and what of it. Connections are fewer in a smaller scenario, and so are numbered otherwise.
+fn subject(difference: &str) -> &str {
+    let start = difference.find("(client ").unwrap_or(0);
+    let about = &difference[start..];
+    about.split_once(": ").map_or(about, |(about, _)| about)
 }

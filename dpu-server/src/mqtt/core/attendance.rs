@@ -287,6 +287,11 @@ impl Core {
         let was_opaque = std::mem::take(&mut connection.is_opaque);
         if was_opaque {
             let phase = connection.phase;
+            // Its messages are read no more than before.
+            let held = connection.client_framer.give_up();
+            if !held.is_empty() {
+                self.forward_unread(conn, &held, true);
+            }
             self.blind_spots.opaque_connections -= 1;
             self.disturb_observing();
             self.judge_unread(conn, phase);

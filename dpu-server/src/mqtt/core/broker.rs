@@ -57,6 +57,9 @@ impl Core {
                 Piece::Malformed { held, error } => {
                     self.forward_to_client(conn, held, true);
                     self.drop_deferred(conn);
+                    if let Some(connection) = self.connections.get_mut(conn) {
+                        connection.is_broker_lost = true;
+                    }
                     self.turn_opaque(conn, &error);
                 }
                 Piece::Raw(bytes) => self.forward_to_client(conn, bytes, true),

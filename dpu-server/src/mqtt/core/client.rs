@@ -8,13 +8,16 @@
 //! The framer (`mqtt::framer`) asks once a packet, when it knows the fixed header. A whole PUBLISH goes on to `distribute`;
 //! one that streams is the broker's, and makes its publisher *slow*: until a barrier is back, or its copies have arrived, its
 //! next ones go there too, or they would overtake it.
+//!
+//! A client that broke a rule, or said more than is read, is *opaque* from there on. What it says is the broker's, but what it acknowledges is
+//! read to the end: it must not be sent more than it takes at a time, and the broker not be told of messages that were the card's.
 
 use std::time::Instant;
 
 use super::super::ConnId;
-use super::super::connection::{EarlyRequest, Phase, RequestKind};
+use super::super::connection::{Connection, EarlyRequest, Phase, RequestKind};
 use super::super::decision::{Reason, rule_out};
-use super::super::framer::{Handling, Piece};
+use super::super::framer::{Framer, Handling, Piece};
 use super::super::packet::{
     Connect, Disconnect, Expiry, FixedHeader, GrantedOptions, Malformed, PacketType, Reader,
     Subscribe, Unsubscribe, Version,
@@ -77,32 +80,23 @@ impl Core {
                             break;
                         }
                         Err(error) => {
-                            self.forward_unread(conn, bytes);
+                            self.forward_unread(conn, bytes, false);
                             self.turn_opaque(conn, &error);
-                            framer.give_up();
+                            self.read_on(conn, &mut framer);
                         }
                     }
                 }
                 Piece::Start { header, bytes, is_last } => {
                     self.client_streams(conn, &header);
-                    self.peek_on(conn, bytes);
-                    self.forward_to_broker(conn, bytes, !is_last);
-                    if is_last {
-                        self.ask_for_answers(conn);
-                    }
+                    self.pass_part(conn, bytes, is_last);
                 }
-                Piece::Part { bytes, is_last } => {
-                    self.peek_on(conn, bytes);
-                    self.forward_to_broker(conn, bytes, !is_last);
-                    if is_last {
-                        self.ask_for_answers(conn);
-                    }
-                }
+                Piece::Part { bytes, is_last } => self.pass_part(conn, bytes, is_last),
                 Piece::Malformed { held, error } => {
-                    self.forward_unread(conn, held);
+                    self.forward_unread(conn, held, true);
                     self.turn_opaque(conn, &error);
+                    self.read_on(conn, &mut framer);
                 }
-                Piece::Raw(bytes) => self.forward_unread(conn, bytes),
+                Piece::Raw(bytes) => self.forward_unread(conn, bytes, true),
             }
         }
         if let Some(connection) = self.connections.get_mut(conn) {
@@ -111,10 +105,36 @@ impl Core {
         self.settle_exchanges(conn, now);
     }
 
+    /// Behind what broke a rule: what a client acknowledges that was connected is still to be read, of any other nothing is.
+    fn read_on(&mut self, conn: ConnId, framer: &mut Framer) {
+        if self.connections.get(conn).is_some_and(Connection::is_read_on) {
+            framer.go_on();
+            if framer.is_at_boundary() {
+                self.forward_to_broker(conn, &[], false);
+            }
+        } else {
+            framer.give_up();
+        }
+    }
+
+    /// Passes on some bytes of a packet that is not held.
+    fn pass_part(&mut self, conn: ConnId, bytes: &[u8], is_last: bool) {
+        if self.connections.get(conn).is_some_and(Connection::is_read_on) {
+            self.forward_unread(conn, bytes, !is_last);
+            return;
+        }
+        self.peek_on(conn, bytes);
+        self.forward_to_broker(conn, bytes, !is_last);
+        if is_last {
+            self.ask_for_answers(conn);
+        }
+    }
+
     fn client_handling(&self, conn: ConnId, header: &FixedHeader) -> Handling {
         let refusal = Handling::Refuse(Malformed::Type(header.packet_type as u8));
         let Some(connection) = self.connections.get(conn) else { return refusal };
         match (connection.phase, header.packet_type) {
+            _ if connection.is_read_on() && !concerns_the_card(header) => Handling::Stream,
             (Phase::AwaitConnect, PacketType::Connect) => self.whole_if_small(header),
             (Phase::AwaitConnect, _) => refusal,
             // Of one that was taken over a broker of several tasks may still read it.
@@ -177,6 +197,7 @@ impl Core {
         let Some(connection) = self.connections.get(conn) else { return };
         let is_over = matches!(connection.phase, Phase::Refused | Phase::Left);
         match header.packet_type {
+            _ if connection.is_read_on() => {}
             PacketType::Publish => {
                 let facts = self.facts(connection);
                 let reason = rule_out(&facts, header, &self.config.limits);
@@ -227,16 +248,23 @@ impl Core {
         let Some(connection) = self.connections.get_mut(conn) else { return Ok(Flow::On) };
         let version = connection.version;
         match header.packet_type {
+            packet_type if packet_type.is_acknowledgement() => {
+                self.client_acknowledges(conn, header, bytes, now);
+                return Ok(Flow::On);
+            }
+            packet_type if connection.is_read_on() => {
+                if packet_type == PacketType::Pingreq {
+                    connection.pings.note_client();
+                }
+                self.forward_unread(conn, bytes, false);
+                return Ok(Flow::On);
+            }
             PacketType::Publish => return self.publish(conn, header, bytes, now),
             PacketType::Pubrel => {
                 self.note_release(conn, Reader::new(body).packet_id().ok());
                 self.note_slow(conn, None);
             }
             PacketType::Connect => self.client_connects(conn, &Connect::parse(body)?)?,
-            PacketType::Puback | PacketType::Pubrec | PacketType::Pubcomp => {
-                self.client_acknowledges(conn, header, bytes, now);
-                return Ok(Flow::On);
-            }
             PacketType::Pingreq => connection.pings.note_client(),
             PacketType::Subscribe => {
                 let Subscribe { packet_id, filters } = Subscribe::parse(version, body)?;
@@ -343,4 +371,11 @@ impl Core {
             request.barrier = Some(seq);
         }
     }
+}
+
+/// Whether a packet of a client that broke a rule is read all the same: it may acknowledge a message of the card's, or is answered as a
+/// PINGREQ of the card's is.
+fn concerns_the_card(header: &FixedHeader) -> bool {
+    let is_ping = header.packet_type == PacketType::Pingreq && header.remaining_bytes == 0;
+    is_ping || header.packet_type.is_acknowledgement()
 }

@@ -155,8 +155,7 @@ impl Core {
         let mut ids = Vec::new();
         loop {
             let Some(connection) = self.connections.get_mut(conn) else { return };
-            // Acknowledgements of a client that is not looked at are not seen either.
-            let (sent, mut expired) = connection.send_waiting(now, connection.is_opaque);
+            let (sent, mut expired) = connection.send_waiting(now, false);
             expired += connection.outbox.count_down(now, &mut ids);
             self.counters.outbox_dropped[DropReason::Expired as usize] += expired;
             if sent > 0 {

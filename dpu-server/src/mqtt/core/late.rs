@@ -60,7 +60,7 @@ impl Core {
     }
 
     /// Passes on what a client sent and nobody read.
-    pub(super) fn forward_unread(&mut self, conn: ConnId, bytes: &[u8]) {
+    pub(super) fn forward_unread(&mut self, conn: ConnId, bytes: &[u8], is_mid_packet: bool) {
         let bytes_max = self.config.limits.inspect_bytes_max;
         if let (Some(observer), Some(connection)) =
             (&mut self.observer, self.connections.get_mut(conn))
@@ -72,7 +72,7 @@ impl Core {
                 _ => observer.lose(),
             }
         }
-        self.forward_to_broker(conn, bytes, true);
+        self.forward_to_broker(conn, bytes, is_mid_packet);
     }
 
     /// A connection ends that was opaque, and had come to this phase.

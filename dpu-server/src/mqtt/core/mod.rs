@@ -338,8 +338,7 @@ impl Core {
         list(connection, conn, &mut self.dirty);
     }
 
-    /// Stops looking at a connection. Everything held passes; what it does from here on is a blind spot, unless the
-    /// broker is done with it anyway.
+    /// Stops looking at what a connection does: from here on that is a blind spot, unless the broker is done with it anyway.
     fn turn_opaque(&mut self, conn: ConnId, error: &Malformed) {
         let Some(connection) = self.connections.get_mut(conn) else { return };
         let is_over =
@@ -353,16 +352,19 @@ impl Core {
             self.counters.turned_opaque += 1;
             tracing::debug!(conn = conn.0, %error, "connection is opaque from here on");
         }
-        connection.keep_alive.due = None;
         self.disturb_observing();
         let Some(connection) = self.connections.get_mut(conn) else { return };
-        let to_broker = connection.client_framer.give_up();
-        // After the CONNACK the broker's stream stays readable, and answers to the card's pings are still to be
-        // taken out of it.
+        // After the CONNACK both streams stay readable: acknowledgements of the card's messages, and answers to its pings, are still to be
+        // taken out of them.
+        if connection.is_read_on() {
+            connection.client_framer.go_on();
+            return;
+        }
         let is_raw = matches!(connection.phase, Phase::AwaitConnect | Phase::AwaitConnack);
+        let to_broker = connection.client_framer.give_up();
         let to_client = if is_raw { connection.broker_framer.give_up() } else { Vec::new() };
         if !to_broker.is_empty() {
-            self.forward_unread(conn, &to_broker);
+            self.forward_unread(conn, &to_broker, true);
         }
         if !to_client.is_empty() {
             self.forward_to_client(conn, &to_client, true);

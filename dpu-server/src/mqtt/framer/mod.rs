@@ -2,19 +2,23 @@
 //!
 //! MQTT has no resynchronisation mark: a packet is a fixed header (MQTT 3.1.1 §2.2), then exactly *Remaining Length*
 //! bytes. After one wrong length nothing can be trusted, so every error here is final: from then on bytes are only
-//! handed through, and the broker, which sees them all, judges.
+//! handed through, and the broker, which sees them all, judges. A packet that breaks another rule has an end all the same, and a broker
+//! that goes on goes on there: so does a framer that is told to ([`Framer::go_on`]).
 //!
 //! ```text
 //!              header known: Handling?
 //! next(input) ──► Whole  ──► Packet            borrowed if it arrived whole, else copied once
 //!             ──► Stream ──► Start, Part…      never held
-//!             ──► Refuse ──► Malformed, Raw…   for ever
+//!             ──► Refuse ──► Malformed, Raw…   for ever; or, told to go on, Part… up to its end
 //! ```
 //!
 //! Every byte of the input comes out exactly once and in order, or is held; [`Framer::give_up`] returns what is held.
 //! No I/O, no clock. Held are at most one partial fixed header, or one packet the caller asked to have whole: the caller
 //! bounds it by its answer.
 
+mod broken;
+
+use self::broken::Length;
 use super::packet::{FixedHeader, Malformed};
 
 /// Room kept for the next packet once a split one was delivered, in bytes.
@@ -50,14 +54,14 @@ pub enum Piece<'a> {
         /// Whether that is all of it.
         is_last: bool,
     },
-    /// More bytes of a streamed packet.
+    /// More bytes of a streamed packet, or any of one that breaks the rules.
     Part {
         /// What is there of it.
         bytes: &'a [u8],
         /// Whether the packet ends here.
         is_last: bool,
     },
-    /// The stream is not MQTT, or no more to be looked at. Comes once.
+    /// The stream is not MQTT, or no more to be looked at. Comes once, unless the framer is told to go on.
     Malformed {
         /// What was held; to be passed on first.
         held: &'a [u8],
@@ -77,6 +81,8 @@ enum State {
     Body(FixedHeader),
     /// Inside a streamed packet, with this many bytes to come. Never 0.
     Stream(usize),
+    /// Behind the first byte of a packet that breaks the rules, in its length.
+    Length(Length),
     Raw,
 }
 
@@ -88,6 +94,8 @@ pub struct Framer {
     held: Vec<u8>,
     /// The held bytes were delivered by the last call.
     is_delivered: bool,
+    /// What breaks the rules passes, and what comes behind it is looked at.
+    goes_on: bool,
 }
 
 impl Framer {
@@ -109,10 +117,22 @@ impl Framer {
                 (!bytes.is_empty()).then_some(Piece::Raw(bytes))
             }
             State::Stream(left) => self.next_part(input, left),
+            State::Length(length) => self.next_length(input, length),
             State::Body(header) => self.next_body(input, header),
             State::Header if input.is_empty() => None,
             State::Header if self.held.is_empty() => self.next_borrowed(input, handling),
             State::Header => self.next_split(input, handling),
+        }
+    }
+
+    /// Goes on behind what breaks the rules, now and from now on: a packet that was refused comes as parts, and so does every further
+    /// one without a valid fixed header. Where it cannot be told where such a packet ends, the rest of the stream is raw. A framer that has
+    /// given up stays so.
+    pub fn go_on(&mut self) {
+        self.goes_on = true;
+        // What was delivered with the refusal begins the packet that was refused.
+        if matches!(self.state, State::Raw) && self.is_delivered {
+            self.state = broken::behind(&self.held);
         }
     }
 
@@ -157,7 +177,10 @@ impl Framer {
                 self.held.extend_from_slice(take(input, usize::MAX));
                 return None;
             }
-            Err(error) => return Some(self.refuse(error)),
+            Err(error) => {
+                self.held.extend_from_slice(take(input, 1));
+                return Some(self.break_rules(error));
+            }
         };
         let total = header.packet_bytes();
         match handling(&header) {
@@ -174,7 +197,10 @@ impl Framer {
                 let is_last = self.stream(total - bytes.len());
                 Some(Piece::Start { header, bytes, is_last })
             }
-            Handling::Refuse(error) => Some(self.refuse(error)),
+            Handling::Refuse(error) => {
+                self.held.extend_from_slice(take(input, 1));
+                Some(self.refuse(error))
+            }
         }
     }
 
@@ -190,7 +216,7 @@ impl Framer {
             match FixedHeader::parse(&self.held) {
                 Ok(Some(header)) => break header,
                 Ok(None) => {}
-                Err(error) => return Some(self.refuse(error)),
+                Err(error) => return Some(self.break_rules(error)),
             }
         };
         match handling(&header) {
@@ -217,6 +243,24 @@ impl Framer {
         self.state = State::Header;
         self.is_delivered = true;
         Some(Piece::Packet { header, bytes: &self.held })
+    }
+
+    fn next_length<'i>(&mut self, input: &mut &'i [u8], length: Length) -> Option<Piece<'i>> {
+        let (used, state) = length.read(input);
+        self.state = state;
+        let bytes = take(input, used);
+        let is_last = matches!(state, State::Header);
+        (!bytes.is_empty()).then_some(Piece::Part { bytes, is_last })
+    }
+
+    /// What is held begins a packet without a valid fixed header.
+    fn break_rules(&mut self, error: Malformed) -> Piece<'_> {
+        if !self.goes_on {
+            return self.refuse(error);
+        }
+        self.state = broken::behind(&self.held);
+        self.is_delivered = true;
+        Piece::Part { bytes: &self.held, is_last: matches!(self.state, State::Header) }
     }
 
     /// Notes how much of a streamed packet is still to come; whether that is nothing.

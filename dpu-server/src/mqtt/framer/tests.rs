@@ -23,21 +23,33 @@ enum Seen {
     Raw(Vec<u8>),
 }
 
-fn cut(framer: &mut Framer, mut input: &[u8], seen: &mut Vec<Seen>) {
+fn cut(framer: &mut Framer, input: &[u8], seen: &mut Vec<Seen>) {
+    cut_and(framer, input, seen, false);
+}
+
+/// `goes_on`: behind a refusal the framer is told to go on.
+fn cut_and(framer: &mut Framer, mut input: &[u8], seen: &mut Vec<Seen>, goes_on: bool) {
     while let Some(piece) = framer.next(&mut input, handling) {
         match piece {
             Piece::Packet { bytes, .. } => seen.push(Seen::Packet(bytes.to_vec())),
             Piece::Start { bytes, .. } => seen.push(Seen::Streamed(bytes.to_vec())),
             Piece::Part { bytes, .. } => match seen.last_mut() {
                 Some(Seen::Streamed(all)) => all.extend(bytes),
+                // Of one that breaks the rules.
+                _ if goes_on => seen.push(Seen::Streamed(bytes.to_vec())),
                 other => panic!("part behind {other:?}"),
             },
             Piece::Malformed { held, error } => {
                 seen.push(Seen::Malformed(error));
                 seen.push(Seen::Raw(held.to_vec()));
+                if goes_on {
+                    framer.go_on();
+                }
             }
             Piece::Raw(bytes) => match seen.last_mut() {
                 Some(Seen::Raw(all)) => all.extend(bytes),
+                // The end of its header turned out to be none.
+                _ if goes_on => seen.push(Seen::Raw(bytes.to_vec())),
                 other => panic!("raw behind {other:?}"),
             },
         }
@@ -116,6 +128,42 @@ fn nothing_is_looked_at_after_a_refusal() {
 }
 
 #[test]
+fn who_goes_on_finds_the_packet_behind_one_that_breaks_the_rules() {
+    // Refused by the caller; with reserved flags; with a length that is too long for its value, of none and of two bytes.
+    let broken =
+        [&b"\x20\x02\x00\x00"[..], b"\xF1\x00", b"\xC0\x80\x00", b"\x41\x82\x80\x00\xC0\x00"];
+    for (packet, size) in broken.iter().flat_map(|packet| [(packet, 1), (packet, 100)]) {
+        let mut framer = Framer::new();
+        let mut seen = Vec::new();
+        let stream = [packet, &b"\xC0\x00"[..], packet, b"\xC0\x00"].concat();
+        stream.chunks(size).for_each(|chunk| cut_and(&mut framer, chunk, &mut seen, true));
+        let whole = seen.iter().filter(|item| **item == Seen::Packet(b"\xC0\x00".to_vec()));
+        assert_eq!(whole.count(), 2, "{seen:?}");
+        assert_eq!(bytes_of(&seen), stream);
+        assert!(framer.is_at_boundary());
+    }
+}
+
+#[test]
+fn nobody_goes_on_behind_what_has_no_end_or_after_giving_up() {
+    for endless in [&b"\x00\x00"[..], b"\x30\xFF\xFF\xFF\xFF\x00", b"\xF1\x80\x80\x80\x80\x00"] {
+        for size in [1, 100] {
+            let mut framer = Framer::new();
+            let mut seen = Vec::new();
+            let stream = [endless, b"\xC0\x00"].concat();
+            stream.chunks(size).for_each(|chunk| cut_and(&mut framer, chunk, &mut seen, true));
+            assert!(!seen.iter().any(|item| matches!(item, Seen::Packet(_))), "{seen:?}");
+            assert_eq!(bytes_of(&seen), stream);
+        }
+    }
+    let mut framer = Framer::new();
+    framer.give_up();
+    framer.go_on();
+    let mut input = &b"\xC0\x00"[..];
+    assert_eq!(framer.next(&mut input, handling), Some(Piece::Raw(b"\xC0\x00")));
+}
+
+#[test]
 fn giving_up_returns_what_was_held() {
     let mut framer = Framer::new();
     let mut seen = Vec::new();
@@ -178,6 +226,33 @@ proptest! {
         whole.retain(|item| matches!(item, Seen::Packet(_) | Seen::Malformed(_)));
         pieces.retain(|item| matches!(item, Seen::Packet(_) | Seen::Malformed(_)));
         prop_assert_eq!(whole, pieces);
+    }
+
+    #[test]
+    fn who_goes_on_finds_the_same_packets_in_any_split(
+        stream in stream(),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
+        is_told_before in any::<bool>(),
+    ) {
+        let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
+        at.extend([0, stream.len()]);
+        at.sort_unstable();
+        let found = [vec![0, stream.len()], at].map(|at| {
+            let mut framer = Framer::new();
+            if is_told_before {
+                framer.go_on();
+            }
+            let mut seen = Vec::new();
+            for pair in at.windows(2) {
+                cut_and(&mut framer, &stream[pair[0]..pair[1]], &mut seen, true);
+            }
+            let mut all = bytes_of(&seen);
+            all.extend(framer.give_up());
+            assert_eq!(all, stream);
+            seen.retain(|item| matches!(item, Seen::Packet(_) | Seen::Malformed(_)));
+            seen
+        });
+        prop_assert_eq!(&found[0], &found[1]);
     }
 
     #[test]

@@ -45,6 +45,11 @@ pub enum PacketType {
 }
 
 impl PacketType {
+    /// Whether it says how far its sender is with a PUBLISH it got.
+    pub(crate) fn is_acknowledgement(self) -> bool {
+        matches!(self, Self::Puback | Self::Pubrec | Self::Pubcomp)
+    }
+
     fn from_first_byte(first: u8) -> Result<Self, Malformed> {
         Ok(match first >> 4 {
             1 => Self::Connect,

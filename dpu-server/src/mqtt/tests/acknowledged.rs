@@ -1,5 +1,6 @@
 //! Random afternoons with QoS 1: every subscriber sees each publisher's messages once and in order, no client has more to acknowledge
-//! than it said, no identifier is in use twice, and every acknowledgement reaches whom it is for.
+//! than it said, no identifier is in use twice, and every acknowledgement reaches whom it is for. On some a client breaks a rule, and
+//! the broker goes on.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -26,7 +27,10 @@ struct Session {
     backlog: Option<Vec<u8>>,
 }
 
-/// A broker as single-minded as mosquitto.
+/// A PUBLISH without a topic.
+const BROKEN: [u8; 5] = [0x30, 3, 0, 0, 0];
+
+/// A broker as single-minded as mosquitto, but for what it makes of [`BROKEN`]: nothing.
 #[derive(Default)]
 struct Broker(BTreeMap<ConnId, Session>);
 
@@ -77,6 +81,7 @@ impl Broker {
                 self.session(conn).filters.insert(filter, qos);
                 self.write(scene, conn, suback_v5(id(2), &[qos]));
             }
+            PacketType::Publish if bytes == BROKEN => {}
             PacketType::Publish => {
                 let text = |part: &[u8]| String::from_utf8(part.to_vec()).unwrap();
                 let qos = bytes[0] >> 1 & 3;
@@ -195,6 +200,7 @@ enum Move {
     },
     CloseWindow(usize),
     LetThrough(usize, usize),
+    BreakRule(usize),
 }
 
 const CLIENTS: usize = 4;
@@ -213,6 +219,11 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     prop::collection::vec(one, 0..150)
 }
 
+/// In one of three afternoons a client that breaks a rule, and when.
+fn rule_breaker() -> impl Strategy<Value = Option<(usize, prop::sample::Index)>> {
+    prop::option::weighted(0.3, (0..CLIENTS, any::<prop::sample::Index>()))
+}
+
 /// Filters of the clients, with what they are granted.
 fn subscriptions() -> impl Strategy<Value = Vec<Vec<(&'static str, u8)>>> {
     let of_one =
@@ -227,8 +238,12 @@ proptest! {
     fn everything_published_with_qos_1_arrives_once_in_order_and_is_acknowledged(
         receive_max in prop::collection::vec(1..5_u8, CLIENTS),
         subscriptions in subscriptions(),
-        moves in moves(),
+        mut moves in moves(),
+        rule_breaker in rule_breaker(),
     ) {
+        if let Some((client, at)) = rule_breaker {
+            moves.insert(at.index(moves.len() + 1), Move::BreakRule(client));
+        }
         let mut scene = Scene::new();
         let mut broker = Broker::default();
         let mut clients = Vec::new();
@@ -248,6 +263,7 @@ proptest! {
         let mut sent: BTreeMap<(String, char, char), Vec<u32>> = BTreeMap::new();
         for (number, one) in moves.iter().enumerate() {
             match *one {
+                Move::BreakRule(index) => scene.client(clients[index].0, BROKEN),
                 Move::Serve(index) => broker.serve(&mut scene, clients[index].0),
                 Move::CloseWindow(index) => {
                     broker.session(clients[index].0).backlog.get_or_insert_default();

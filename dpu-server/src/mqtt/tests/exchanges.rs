@@ -7,11 +7,16 @@ use super::scene::Scene;
 use crate::mqtt::{ConnId, DropReason, Limits, Reason};
 
 /// Identifiers of the card's messages to one client, in the order it takes them.
-const CARDS: [u16; 4] = [65_535, 65_534, 65_533, 65_532];
+pub(super) const CARDS: [u16; 4] = [65_535, 65_534, 65_533, 65_532];
 
 impl Scene {
     /// A client with one settled subscription that was granted this QoS.
-    fn subscriber_of(&mut self, connect: ConnectPacket<'_>, filter: &str, qos: u8) -> ConnId {
+    pub(super) fn subscriber_of(
+        &mut self,
+        connect: ConnectPacket<'_>,
+        filter: &str,
+        qos: u8,
+    ) -> ConnId {
         let conn = self.connect(connect);
         self.subscribe_again(conn, connect.level, filter, qos);
         conn
@@ -44,7 +49,7 @@ impl Scene {
 
     /// The card takes a message with QoS 1 and tells the publisher.
     #[track_caller]
-    fn card_takes_qos1(&mut self, publisher: ConnId, packet_id: u16, packet: Vec<u8>) {
+    pub(super) fn card_takes_qos1(&mut self, publisher: ConnId, packet_id: u16, packet: Vec<u8>) {
         self.card_takes(publisher, packet);
         assert_eq!(self.client_gets(publisher), puback(packet_id));
     }
@@ -407,17 +412,6 @@ fn a_large_message_waits_its_turn_like_any_other_while_something_is_the_cards() 
     assert_eq!(scene.client_gets(subscriber), large);
     scene.client(subscriber, puback(7));
     assert_eq!(scene.broker_gets(subscriber), puback(7));
-}
-
-#[test]
-fn a_client_that_cannot_be_read_any_more_gets_what_waits_for_it() {
-    let (mut scene, publisher, subscriber) = plain(1);
-    for id in [1, 2, 3] {
-        scene.card_takes_qos1(publisher, id, publish_qos1("t", id, "x"));
-    }
-    scene.client(subscriber, [0xFF]);
-    let copies = CARDS.iter().take(3).map(|id| publish_qos1("t", *id, "x"));
-    assert_eq!(scene.client_gets(subscriber), copies.collect::<Vec<_>>().concat());
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod options;
 mod packets;
 mod permissions;
 mod policy;
+mod rules;
 mod scene;
 mod sessions;
 mod simulation;
