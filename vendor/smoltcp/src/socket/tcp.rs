@@ -10307,7 +10307,8 @@ mod test {
                 let step = if what % 13 == 0 { 1500 } else { 3 };
                 now += Duration::from_millis(step);
                 // Whoever sends so looks after the deadline.
-                let is_due = other.allowance.is_some_and(|it| it.poll_at.is_some_and(|at| at <= now));
+                let is_due =
+                    other.allowance.is_some_and(|it| it.poll_at.is_some_and(|at| at <= now));
                 if what % 3 != 0 && !is_due {
                     let data = vec![what as u8; size];
                     one.send_slice(&data).ok();
