@@ -2338,6 +2338,12 @@ impl<'a> Socket<'a> {
             let delay = self.rtte.retransmission_timeout();
             tcp_trace!("starting zero-window-probe timer for t+{}", delay);
             self.timer.set_for_zero_window_probe(cx.now(), delay);
+            // A window that shrank leaves outside what is on its way (RFC 9293 3.8.6). It was not received, or will
+            // be acknowledged: the probe begins with its first octet, and the window opens for all of it.
+            if self.remote_last_seq != self.local_seq_no {
+                self.remote_last_seq = self.local_seq_no;
+                self.rtte.on_retransmit();
+            }
         }
         if self.remote_win_len != 0 && self.timer.is_zero_window_probe() {
             tcp_trace!("stopping zero-window-probe timer");
@@ -2671,6 +2677,11 @@ impl<'a> Socket<'a> {
             // infinite polling loop where `poll_at` returns `Now` but `dispatch`
             // can't actually do anything.
             self.timer.set_for_idle(cx.now(), self.silence_allowed());
+            if self.remote_win_len == 0 && !self.tx_buffer.is_empty() {
+                // A window that shrank since: somebody has to ask for it.
+                let delay = self.rtte.retransmission_timeout();
+                self.timer.set_for_zero_window_probe(cx.now(), delay);
+            }
 
             // Inform RTTE, so that it can avoid bogus measurements.
             self.rtte.on_retransmit();
@@ -8671,6 +8682,70 @@ mod test {
                 ..RECV_TEMPL
             }]
         );
+    }
+
+    /// Two segments of six octets on their way; the window shrinks to nothing when so many of them are acknowledged.
+    fn socket_with_shrunk_window(acknowledged: usize) -> TestSocket {
+        let mut s = socket_established();
+        s.set_nagle_enabled(false);
+        for data in [b"abcdef", b"123456"] {
+            s.send_slice(data).unwrap();
+            assert_eq!(dispatched(&mut s, Instant::ZERO).len(), 1);
+        }
+        send!(
+            s,
+            time 10,
+            TcpRepr {
+                seq_number: REMOTE_SEQ + 1,
+                ack_number: Some(LOCAL_SEQ + 1 + acknowledged),
+                window_len: 0,
+                ..SEND_TEMPL
+            }
+        );
+        s
+    }
+
+    #[test]
+    fn test_zero_window_probe_of_what_was_on_its_way() {
+        for acknowledged in [0, 6] {
+            let mut s = socket_with_shrunk_window(acknowledged);
+            let mut probe = Vec::new();
+            // The time-out that was set, and the probe behind it.
+            for time in (0..4000).step_by(100) {
+                probe.extend(dispatched(&mut s, Instant::from_millis(time)));
+                let TestSocket { socket, cx } = &mut s;
+                assert_ne!(socket.poll_at(cx), PollAt::Ingress, "{acknowledged}");
+            }
+            let first = if acknowledged == 0 { b'a' } else { b'1' };
+            let (sequence, _, payload) = &probe[0];
+            assert_eq!((*sequence, &payload[..]), (LOCAL_SEQ + 1 + acknowledged, &[first][..]));
+        }
+    }
+
+    #[test]
+    fn test_zero_window_opens_for_what_was_on_its_way() {
+        let mut s = socket_with_shrunk_window(6);
+        send!(
+            s,
+            time 20,
+            TcpRepr {
+                seq_number: REMOTE_SEQ + 1,
+                ack_number: Some(LOCAL_SEQ + 1 + 6),
+                window_len: 100,
+                ..SEND_TEMPL
+            }
+        );
+        recv!(
+            s,
+            time 20,
+            [TcpRepr {
+                seq_number: LOCAL_SEQ + 1 + 6,
+                ack_number: Some(REMOTE_SEQ + 1),
+                payload: &b"123456"[..],
+                ..RECV_TEMPL
+            }]
+        );
+        assert!(s.timer.is_retransmit());
     }
 
     #[test]
