@@ -34,6 +34,16 @@ impl Connections {
         self.slab.len()
     }
 
+    /// Panics unless each message is held by those lanes that have it, and by nobody else.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn check(&self) {
+        let mut held = std::collections::BTreeMap::new();
+        for number in self.lanes.iter().flat_map(|lane| lane.untold().numbers()) {
+            *held.entry(number).or_insert(0) += 1;
+        }
+        self.messages.check(&held);
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Connection)> {
         self.slab.iter().map(|(id, connection)| (id as u32, connection))
     }

@@ -6,6 +6,7 @@ mod deliveries;
 mod floods;
 mod hand;
 mod handshakes;
+mod lanes;
 mod links;
 mod memory;
 mod paths;
