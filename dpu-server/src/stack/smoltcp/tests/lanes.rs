@@ -135,3 +135,28 @@ fn a_segment_for_a_connection_that_is_gone_finds_no_lane() {
     hand.waits(milliseconds(3_600_000));
     assert_eq!((hand.tcp.connections.len(), hand.tcp.connections.messages.bytes()), (0, 0));
 }
+
+#[test]
+fn a_deadline_that_lies_far_ahead_is_in_the_wheel_once_however_often_a_nearer_one_comes() {
+    for by_lane in [false, true] {
+        let mut hand = Hand::new();
+        let keys = clients(&mut hand, 1);
+        let (level, name) = (libc::SOL_SOCKET, libc::SO_KEEPALIVE);
+        hand.tcp.set_option(hand.now, keys[0], level, name, &1_i32.to_ne_bytes()).unwrap();
+        let first = hand.theirs.wrapping_add(1);
+        for number in 1..=300 {
+            if by_lane {
+                assert_eq!(delivers(&mut hand, &keys, b"m"), 1);
+            } else {
+                hand.sends(b"m");
+            }
+            hand.says(said("A", 11, first.wrapping_add(number), b""));
+            assert!(hand.waits(milliseconds(300)).is_empty());
+        }
+        assert!(hand.tcp.wheel.len() <= 2, "{}", hand.tcp.wheel.len());
+        // It comes in its time all the same, two hours after the last word of the client (tcp(7)).
+        assert!(hand.waits(milliseconds(7_199_500)).is_empty());
+        assert_eq!(hand.waits(milliseconds(1000)).len(), 1);
+        assert!(hand.tcp.wheel.len() <= 2, "{}", hand.tcp.wheel.len());
+    }
+}
