@@ -874,6 +874,10 @@ impl<'a> Socket<'a> {
         self.keep_alive_idle = idle;
         if self.timer.is_idle() {
             self.timer.set_for_idle(now, self.silence_allowed());
+            // Nobody had to answer before: a timeout begins now.
+            if let Some(remote_last_ts) = &mut self.remote_last_ts {
+                *remote_last_ts = now;
+            }
         }
     }
 
@@ -1113,6 +1117,10 @@ impl<'a> Socket<'a> {
     /// connection; only the remote end can close it. If you no longer wish to receive any
     /// data and would like to reuse the socket right away, use [abort](#method.abort).
     pub fn close(&mut self) {
+        if self.may_send() && self.tx_buffer.is_empty() {
+            // As with data that ends a silence: a timeout begins when the FIN is sent.
+            self.remote_last_ts = None;
+        }
         match self.state {
             // In the LISTEN state there is no established connection.
             State::Listen => self.set_state(State::Closed),
@@ -8682,6 +8690,42 @@ mod test {
                 ..RECV_TEMPL
             }]
         );
+    }
+
+    #[test]
+    fn test_close_after_a_silence_longer_than_the_timeout_sends_fin() {
+        let mut s = socket_established();
+        s.remote_last_ts = Some(Instant::ZERO);
+        s.close();
+        s.set_timeout(Some(Duration::from_secs(10)));
+        recv!(
+            s,
+            time 100_000,
+            [TcpRepr {
+                control: TcpControl::Fin,
+                seq_number: LOCAL_SEQ + 1,
+                ack_number: Some(REMOTE_SEQ + 1),
+                ..RECV_TEMPL
+            }]
+        );
+        assert_eq!(s.state, State::FinWait1);
+        // Nobody acknowledges it.
+        dispatched(&mut s, Instant::from_secs(110));
+        assert_eq!(s.state, State::Closed);
+    }
+
+    #[test]
+    fn test_keep_alive_after_a_silence_longer_than_the_timeout() {
+        let mut s = socket_established();
+        s.remote_last_ts = Some(Instant::ZERO);
+        let (idle, interval) = (Duration::from_secs(10), Duration::from_secs(5));
+        s.set_keep_alive_after(Instant::from_secs(100), Some(idle), Some(interval));
+        s.set_timeout(Some(Duration::from_secs(15)));
+        assert_eq!(dispatched(&mut s, Instant::from_secs(109)).len(), 0);
+        assert_eq!(dispatched(&mut s, Instant::from_secs(110)).len(), 1);
+        assert_eq!(s.state, State::Established);
+        dispatched(&mut s, Instant::from_secs(115));
+        assert_eq!(s.state, State::Closed);
     }
 
     /// Two segments of six octets on their way; the window shrinks to nothing when so many of them are acknowledged.
