@@ -1,6 +1,6 @@
 //! Clients that send the card's TCP/IP anything: segments in any order with any numbers, flags and options, spoilt frames, noise, ARP,
-//! neighbour discovery, pings, and tales of routers; and a program that reads, writes and closes when it likes. The stack never
-//! panics, and
+//! neighbour discovery, pings, and tales of routers; and a program that reads, writes, delivers to all at once, shuts and closes when
+//! it likes. The stack never panics, and
 //!
 //! - every frame it sends is whole, with right lengths and checksums, from its own addresses, no longer than the link carries;
 //! - what the program reads is what a client sent, in order, from its first byte on; what clients are sent is what the program wrote;

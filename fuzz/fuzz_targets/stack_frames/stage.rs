@@ -107,7 +107,7 @@ impl Stage {
     }
 
     pub fn play(&mut self, choices: &mut Choices<'_>) {
-        match choices.below(16) {
+        match choices.below(20) {
             0..=6 => self.segment(choices),
             7 => self.wait(Duration::from_millis(choices.one(&PAUSES_MS))),
             8 => self.accept(),
@@ -117,7 +117,9 @@ impl Stage {
             12 => self.neighbours(choices),
             13 => self.router(choices),
             14 => self.ping(choices),
-            _ => self.noise(choices),
+            15 => self.noise(choices),
+            16 => self.shutdown(choices),
+            _ => self.deliver(choices),
         }
     }
 
@@ -128,7 +130,7 @@ impl Stage {
         }
         self.stack.close_listener();
         self.wait(REST);
-        assert_eq!(self.stack.connections(), 0);
+        assert_eq!((self.stack.connections(), self.stack.message_bytes()), (0, 0));
     }
 
     fn arrives(&mut self, mut frame: Vec<u8>) {
@@ -257,6 +259,40 @@ impl Stage {
         let Some(held) = self.held.get_mut(which % count) else { return };
         let bytes: Vec<u8> = (0..length).map(|at| written(held.written.wrapping_add(at))).collect();
         held.written = held.written.wrapping_add(self.stack.send(held.key, &bytes) as u32);
+        self.wait(Duration::ZERO);
+    }
+
+    /// The program has something for all it holds: those that wrote equally much get the same message. What does not leave
+    /// at once goes the usual way.
+    fn deliver(&mut self, choices: &mut Choices<'_>) {
+        let (length, rounds) = (choices.one(&[1, 10, 100, 1_400]), choices.one(&[1, 2, 70]));
+        for _ in 0..rounds {
+            let message = |held: &Held| -> Vec<u8> {
+                (0..length).map(|at| written(held.written.wrapping_add(at))).collect()
+            };
+            let messages: Vec<Vec<u8>> = self.held.iter().map(message).collect();
+            let places: Vec<u32> = self.held.iter().map(|held| held.written).collect();
+            let first = |own: &u32| places.iter().position(|place| place == own).unwrap();
+            let deliveries: Vec<_> = (self.held.iter().zip(&places).zip(&messages))
+                .map(|((held, place), bytes)| (held.key, first(place) as u32, &bytes[..]))
+                .collect();
+            let sent = self.stack.deliver(&deliveries);
+            for ((held, bytes), is_sent) in self.held.iter_mut().zip(&messages).zip(sent) {
+                let count = if is_sent { bytes.len() } else { self.stack.send(held.key, bytes) };
+                held.written = held.written.wrapping_add(count as u32);
+            }
+        }
+        if choices.below(2) == 0 {
+            self.wait(Duration::ZERO);
+        } else {
+            self.listen();
+        }
+    }
+
+    fn shutdown(&mut self, choices: &mut Choices<'_>) {
+        let which = choices.below(8) % self.held.len().max(1);
+        let Some(held) = self.held.get(which) else { return };
+        self.stack.shutdown(held.key);
         self.wait(Duration::ZERO);
     }
 

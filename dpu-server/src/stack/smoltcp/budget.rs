@@ -48,7 +48,7 @@ pub(super) struct Budget {
     bytes_max: usize,
     /// That all buffers have.
     pub(super) bytes: usize,
-    /// That messages take which no buffer has yet.
+    /// That messages would take which left on connections that have not buffered them yet.
     pub(super) message_bytes: usize,
     /// Connections that were not begun.
     pub(super) refused: u64,

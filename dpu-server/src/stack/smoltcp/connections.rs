@@ -23,6 +23,8 @@ pub(super) struct Connections {
     slab: Slab<Connection>,
     /// One for each number that was ever in use.
     lanes: Vec<Lane>,
+    /// By number, a deadline in milliseconds that is in the wheel unless it has come.
+    far_deadlines: Vec<u64>,
     pub(super) messages: Messages,
     /// Those whose lanes were closed, perhaps more than once.
     closed: Vec<u32>,
@@ -34,6 +36,16 @@ impl Connections {
         self.slab.len()
     }
 
+    /// Panics unless each message is held by those lanes that have it, and by nobody else.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn check(&self) {
+        let mut held = std::collections::BTreeMap::new();
+        for number in self.lanes.iter().flat_map(|lane| lane.untold().numbers()) {
+            *held.entry(number).or_insert(0) += 1;
+        }
+        self.messages.check(&held);
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Connection)> {
         self.slab.iter().map(|(id, connection)| (id as u32, connection))
     }
@@ -43,8 +55,10 @@ impl Connections {
         let id = self.slab.insert(connection);
         if self.lanes.len() <= id {
             self.lanes.resize_with(id + 1, Lane::default);
+            self.far_deadlines.resize(id + 1, 0);
         }
         self.lanes[id] = Lane::default();
+        self.far_deadlines[id] = 0;
         id as u32
     }
 
@@ -67,6 +81,11 @@ impl Connections {
             self.pay(id, run);
         }
         self.slab.get_mut(id as usize)
+    }
+
+    /// Which deadline of one lies far ahead in the wheel, unless it has come.
+    pub(super) fn far_deadline(&mut self, id: u32) -> &mut u64 {
+        &mut self.far_deadlines[id as usize]
     }
 
     /// The lane of one that there is.

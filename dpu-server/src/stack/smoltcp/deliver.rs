@@ -39,6 +39,7 @@ impl Tcp {
             return self.deliver_apart(now, id, place, message, out);
         };
         let sum = messages.hold(number).sum;
+        self.budget.message_bytes = messages.bytes();
         lane.template.write(out, departure.numbers, message, sum);
         if let Some(at) = departure.deadline {
             self.wheel.put(Due { id, at });
@@ -80,9 +81,14 @@ impl Tcp {
         false
     }
 
-    /// Opens a connection's lane, if it can send at all now.
+    /// Opens a connection's lane, if it can send at all now. What it was told of may have made its buffer grow.
     fn open_lane(&mut self, now: Instant, id: u32) -> bool {
         let Some(connection) = self.connections.get_mut(id) else { return false };
+        self.budget.count(connection);
+        if self.connections.lane(id).has_refused() {
+            return false;
+        }
+        let connection = &self.connections[id];
         let Some(mac) = connection.mac.filter(|_| !connection.is_dirty) else { return false };
         let hop_limit = connection.socket.hop_limit().unwrap_or(HOP_LIMIT);
         if !self.connections.lane(id).template.is_of(mac, hop_limit) {
@@ -112,8 +118,7 @@ impl Tcp {
     pub(super) fn reopen(&mut self, now: Duration) {
         let now = clock::instant(now);
         while let Some(id) = self.connections.pop_closed() {
-            let lane = self.connections.lane(id);
-            if !lane.is_open() && !lane.has_refused() {
+            if !self.connections.lane(id).is_open() {
                 self.open_lane(now, id);
             }
         }

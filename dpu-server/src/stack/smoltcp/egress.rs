@@ -40,9 +40,19 @@ impl Tcp {
     }
 
     /// Sets a connection's deadline, in milliseconds, unless an earlier one is set.
+    ///
+    /// One that lies far ahead stays in the wheel when a nearer one takes its place, and counts again when that one has come: else
+    /// a keep-alive of two hours would leave an entry for each message of these hours.
     pub(super) fn arm_at(&mut self, id: u32, at: u64) {
-        if let Some(at) = self.connections.lane_mut(id).arm(at) {
+        let now = self.wheel.now();
+        let far = *self.connections.far_deadline(id);
+        if now < far && far <= at {
+            self.connections.lane_mut(id).arm(far);
+        } else if let Some(at) = self.connections.lane_mut(id).arm(at) {
             self.wheel.put(Due { id, at });
+            if at > now + REST.as_millis() as u64 {
+                *self.connections.far_deadline(id) = at;
+            }
         }
     }
 

@@ -5,8 +5,10 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use mqttshim_port::{Capabilities, Checksums, Mac, Transmit};
+use mqttshim_schema::How;
 use rustix::io::Errno;
 
+use super::clock;
 use super::tcp::{Setup, Tcp};
 use crate::stack::{End, Key, Received, Sent};
 
@@ -130,6 +132,31 @@ impl Harness {
             Sent::Bytes(count) => count,
             _ => 0,
         }
+    }
+
+    /// Delivers a batch: to whom, which message of it, and its bytes. Says of each whether it left.
+    pub fn deliver(&mut self, deliveries: &[(Key, u32, &[u8])]) -> Vec<bool> {
+        let now = clock::instant(self.now);
+        let (tcp, out) = (&mut self.tcp, &mut self.out);
+        let sent =
+            deliveries.iter().map(|&(key, place, bytes)| tcp.deliver(now, key, place, bytes, out));
+        let sent = sent.collect();
+        self.tcp.end_batch();
+        self.tcp.connections.check();
+        sent
+    }
+
+    /// Ends the program's half of a connection.
+    pub fn shutdown(&mut self, key: Key) {
+        // It may be over already.
+        let _ = self.tcp.shutdown(key, How::Write);
+    }
+
+    /// Bytes of messages that some connection was not told of.
+    #[must_use]
+    pub fn message_bytes(&self) -> usize {
+        self.tcp.connections.check();
+        self.tcp.connections.messages.bytes()
     }
 
     /// Lets a connection go.

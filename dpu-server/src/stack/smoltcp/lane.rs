@@ -122,6 +122,13 @@ impl Lane {
         self.is_open = true;
     }
 
+    /// What the connection does not know.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn untold(&self) -> Run {
+        assert!(self.is_open || self.run.is_empty(), "a closed lane has nothing to tell");
+        self.run
+    }
+
     /// Closes it; says what the connection does not know.
     pub(super) fn close(&mut self) -> Run {
         self.is_open = false;

@@ -32,7 +32,7 @@ pub(super) struct Messages {
     /// The numbers of the batch's.
     batch: Vec<Option<u32>>,
     spare: Vec<Vec<u8>>,
-    /// What those that are kept take.
+    /// Of each message as many times as it is held.
     bytes: usize,
 }
 
@@ -72,16 +72,19 @@ impl Messages {
     pub(super) fn hold(&mut self, number: u32) -> &Message {
         let message = &mut self.kept[number.wrapping_sub(self.first) as usize];
         message.holders += 1;
+        self.bytes += message.bytes.len();
         message
     }
 
-    /// One fewer.
+    /// One fewer. What nobody holds takes no memory, also behind one that is held for long.
     #[inline]
     pub(super) fn release(&mut self, number: u32) {
         let message = &mut self.kept[number.wrapping_sub(self.first) as usize];
         message.holders -= 1;
+        self.bytes -= message.bytes.len();
         if message.holders == 0 {
-            self.forget();
+            let memory = std::mem::take(&mut message.bytes);
+            self.forget(memory);
         }
     }
 
@@ -94,21 +97,31 @@ impl Messages {
         self.batch = batch;
     }
 
-    /// Forgets the oldest ones that nobody holds.
-    fn forget(&mut self) {
-        while self.kept.front().is_some_and(|message| message.holders == 0)
-            && let Some(mut message) = self.kept.pop_front()
-        {
+    /// Takes back the memory of a message, and the numbers of the oldest ones that nobody holds.
+    fn forget(&mut self, mut memory: Vec<u8>) {
+        if self.spare.len() < SPARE_MAX && memory.capacity() <= SPARE_BYTES_MAX {
+            memory.clear();
+            self.spare.push(memory);
+        }
+        while self.kept.pop_front_if(|message| message.holders == 0).is_some() {
             self.first = self.first.wrapping_add(1);
-            self.bytes -= message.bytes.len();
-            message.bytes.clear();
-            if self.spare.len() < SPARE_MAX && message.bytes.capacity() <= SPARE_BYTES_MAX {
-                self.spare.push(message.bytes);
-            }
         }
     }
 
-    /// Bytes of all that are kept.
+    /// Panics unless the messages are held so often, outside a batch.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn check(&self, held: &std::collections::BTreeMap<u32, u32>) {
+        let holders =
+            |at: usize| held.get(&self.first.wrapping_add(at as u32)).copied().unwrap_or(0);
+        for (at, message) in self.kept.iter().enumerate() {
+            assert_eq!(message.holders, holders(at), "of message {at} behind {}", self.first);
+        }
+        let known = (0..self.kept.len()).filter(|at| holders(*at) > 0).count();
+        assert_eq!(known, held.len(), "a lane has a message that is gone");
+        assert!(self.kept.front().is_none_or(|message| message.holders > 0));
+    }
+
+    /// Bytes that buffers would take if all who hold a message had to keep it, and those of the batch.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -129,7 +142,8 @@ mod tests {
         messages.hold(0);
         messages.end_batch();
         messages.release(0);
-        assert_eq!((messages.bytes(), messages.get(0).at), (6, now));
+        assert_eq!((messages.bytes(), messages.get(u32::MAX).at), (3, now));
+        assert_eq!((messages.kept.len(), messages.spare.len()), (2, 1));
         messages.release(u32::MAX);
         assert_eq!((messages.bytes(), messages.kept.len(), messages.spare.len()), (0, 0, 2));
         assert_eq!(messages.number(0, b"next", now), 1, "a batch of its own");

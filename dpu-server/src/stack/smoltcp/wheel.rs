@@ -83,6 +83,16 @@ impl Wheel {
         Wheel { levels, now: 0, entries: 0, moved: Vec::new() }
     }
 
+    /// Everything due at or before this was given out.
+    pub(super) fn now(&self) -> u64 {
+        self.now
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.entries
+    }
+
     /// Puts an entry in; one that is due already fires at the next advance.
     pub(super) fn put(&mut self, due: Due) {
         self.entries += 1;

@@ -874,6 +874,10 @@ impl<'a> Socket<'a> {
         self.keep_alive_idle = idle;
         if self.timer.is_idle() {
             self.timer.set_for_idle(now, self.silence_allowed());
+            // Nobody had to answer before: a timeout begins now.
+            if let Some(remote_last_ts) = &mut self.remote_last_ts {
+                *remote_last_ts = now;
+            }
         }
     }
 
@@ -1113,6 +1117,10 @@ impl<'a> Socket<'a> {
     /// connection; only the remote end can close it. If you no longer wish to receive any
     /// data and would like to reuse the socket right away, use [abort](#method.abort).
     pub fn close(&mut self) {
+        if self.may_send() && self.tx_buffer.is_empty() {
+            // As with data that ends a silence: a timeout begins when the FIN is sent.
+            self.remote_last_ts = None;
+        }
         match self.state {
             // In the LISTEN state there is no established connection.
             State::Listen => self.set_state(State::Closed),
@@ -2338,6 +2346,12 @@ impl<'a> Socket<'a> {
             let delay = self.rtte.retransmission_timeout();
             tcp_trace!("starting zero-window-probe timer for t+{}", delay);
             self.timer.set_for_zero_window_probe(cx.now(), delay);
+            // A window that shrank leaves outside what is on its way (RFC 9293 3.8.6). It was not received, or will
+            // be acknowledged: the probe begins with its first octet, and the window opens for all of it.
+            if self.remote_last_seq != self.local_seq_no {
+                self.remote_last_seq = self.local_seq_no;
+                self.rtte.on_retransmit();
+            }
         }
         if self.remote_win_len != 0 && self.timer.is_zero_window_probe() {
             tcp_trace!("stopping zero-window-probe timer");
@@ -2671,6 +2685,11 @@ impl<'a> Socket<'a> {
             // infinite polling loop where `poll_at` returns `Now` but `dispatch`
             // can't actually do anything.
             self.timer.set_for_idle(cx.now(), self.silence_allowed());
+            if self.remote_win_len == 0 && !self.tx_buffer.is_empty() {
+                // A window that shrank since: somebody has to ask for it.
+                let delay = self.rtte.retransmission_timeout();
+                self.timer.set_for_zero_window_probe(cx.now(), delay);
+            }
 
             // Inform RTTE, so that it can avoid bogus measurements.
             self.rtte.on_retransmit();
@@ -8671,6 +8690,106 @@ mod test {
                 ..RECV_TEMPL
             }]
         );
+    }
+
+    #[test]
+    fn test_close_after_a_silence_longer_than_the_timeout_sends_fin() {
+        let mut s = socket_established();
+        s.remote_last_ts = Some(Instant::ZERO);
+        s.close();
+        s.set_timeout(Some(Duration::from_secs(10)));
+        recv!(
+            s,
+            time 100_000,
+            [TcpRepr {
+                control: TcpControl::Fin,
+                seq_number: LOCAL_SEQ + 1,
+                ack_number: Some(REMOTE_SEQ + 1),
+                ..RECV_TEMPL
+            }]
+        );
+        assert_eq!(s.state, State::FinWait1);
+        // Nobody acknowledges it.
+        dispatched(&mut s, Instant::from_secs(110));
+        assert_eq!(s.state, State::Closed);
+    }
+
+    #[test]
+    fn test_keep_alive_after_a_silence_longer_than_the_timeout() {
+        let mut s = socket_established();
+        s.remote_last_ts = Some(Instant::ZERO);
+        let (idle, interval) = (Duration::from_secs(10), Duration::from_secs(5));
+        s.set_keep_alive_after(Instant::from_secs(100), Some(idle), Some(interval));
+        s.set_timeout(Some(Duration::from_secs(15)));
+        assert_eq!(dispatched(&mut s, Instant::from_secs(109)).len(), 0);
+        assert_eq!(dispatched(&mut s, Instant::from_secs(110)).len(), 1);
+        assert_eq!(s.state, State::Established);
+        dispatched(&mut s, Instant::from_secs(115));
+        assert_eq!(s.state, State::Closed);
+    }
+
+    /// Two segments of six octets on their way; the window shrinks to nothing when so many of them are acknowledged.
+    fn socket_with_shrunk_window(acknowledged: usize) -> TestSocket {
+        let mut s = socket_established();
+        s.set_nagle_enabled(false);
+        for data in [b"abcdef", b"123456"] {
+            s.send_slice(data).unwrap();
+            assert_eq!(dispatched(&mut s, Instant::ZERO).len(), 1);
+        }
+        send!(
+            s,
+            time 10,
+            TcpRepr {
+                seq_number: REMOTE_SEQ + 1,
+                ack_number: Some(LOCAL_SEQ + 1 + acknowledged),
+                window_len: 0,
+                ..SEND_TEMPL
+            }
+        );
+        s
+    }
+
+    #[test]
+    fn test_zero_window_probe_of_what_was_on_its_way() {
+        for acknowledged in [0, 6] {
+            let mut s = socket_with_shrunk_window(acknowledged);
+            let mut probe = Vec::new();
+            // The time-out that was set, and the probe behind it.
+            for time in (0..4000).step_by(100) {
+                probe.extend(dispatched(&mut s, Instant::from_millis(time)));
+                let TestSocket { socket, cx } = &mut s;
+                assert_ne!(socket.poll_at(cx), PollAt::Ingress, "{acknowledged}");
+            }
+            let first = if acknowledged == 0 { b'a' } else { b'1' };
+            let (sequence, _, payload) = &probe[0];
+            assert_eq!((*sequence, &payload[..]), (LOCAL_SEQ + 1 + acknowledged, &[first][..]));
+        }
+    }
+
+    #[test]
+    fn test_zero_window_opens_for_what_was_on_its_way() {
+        let mut s = socket_with_shrunk_window(6);
+        send!(
+            s,
+            time 20,
+            TcpRepr {
+                seq_number: REMOTE_SEQ + 1,
+                ack_number: Some(LOCAL_SEQ + 1 + 6),
+                window_len: 100,
+                ..SEND_TEMPL
+            }
+        );
+        recv!(
+            s,
+            time 20,
+            [TcpRepr {
+                seq_number: LOCAL_SEQ + 1 + 6,
+                ack_number: Some(REMOTE_SEQ + 1),
+                payload: &b"123456"[..],
+                ..RECV_TEMPL
+            }]
+        );
+        assert!(s.timer.is_retransmit());
     }
 
     #[test]

@@ -6,7 +6,9 @@ mod deliveries;
 mod floods;
 mod hand;
 mod handshakes;
+mod lanes;
 mod links;
+mod lives;
 mod memory;
 mod paths;
 mod silence;
@@ -43,6 +45,27 @@ impl Transmit for Queue {
         let outcome = fill(&mut frame);
         self.frames.push(frame);
         outcome
+    }
+
+    fn kick(&mut self) -> Result<(), rustix::io::Errno> {
+        Ok(())
+    }
+}
+
+/// A port that takes so many frames.
+struct Narrow {
+    queue: Queue,
+    room: usize,
+}
+
+impl Transmit for Narrow {
+    fn has_room(&mut self) -> bool {
+        self.room > 0
+    }
+
+    fn frame<R>(&mut self, length: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {
+        self.room = self.room.checked_sub(1).expect("room");
+        self.queue.frame(length, fill)
     }
 
     fn kick(&mut self) -> Result<(), rustix::io::Errno> {

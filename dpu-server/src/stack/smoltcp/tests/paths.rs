@@ -18,7 +18,7 @@ const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 254);
 const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 
 /// "Fragmentation needed", quoting the beginning of a packet (RFC 1191 §4).
-fn too_big(packet: &[u8], mtu: u16) -> Vec<u8> {
+pub(super) fn too_big(packet: &[u8], mtu: u16) -> Vec<u8> {
     by_router(packet, OWN, [3, 4], mtu)
 }
 

@@ -126,3 +126,32 @@ fn duplicate_acknowledgements_tell_of_a_loss_when_both_ends_have_closed() {
     assert_eq!(heard[0].sequence, lost.sequence);
     assert_eq!(heard[0].payload, lost.payload);
 }
+
+#[test]
+fn who_was_silent_for_long_is_not_given_up_before_something_was_asked() {
+    let day = Duration::from_secs(24 * 3600);
+    let mut hand = Hand::new();
+    hand.connects(10);
+    assert!(hand.waits(day).is_empty());
+    keeps_alive(&mut hand);
+    assert_eq!(asked(&mut hand, Duration::from_secs(61)).len(), 1);
+    assert!(hand.says(said("A", 11, hand.theirs + 1, b"")).is_empty());
+    assert_eq!(hand.tcp.recv(hand.now, SERVED, &mut [0; 9]), Received::Empty);
+}
+
+#[test]
+fn who_was_silent_for_long_gets_a_fin_all_the_same() {
+    let day = Duration::from_secs(24 * 3600);
+    for is_shut in [false, true] {
+        let mut hand = Hand::new();
+        hand.connects(10);
+        assert!(hand.waits(day).is_empty());
+        let heard = if is_shut {
+            hand.tcp.shutdown(SERVED, mqttshim_schema::How::Write).unwrap();
+            hand.waits(Duration::ZERO)
+        } else {
+            hand.closes()
+        };
+        assert_eq!((heard.len(), &heard[0].flags[..]), (1, "FA"), "{heard:?}");
+    }
+}
