@@ -357,7 +357,7 @@ impl<P: Port> Stack for Smoltcp<P> {
     fn memory(&self) -> Memory {
         let budget = &self.tcp.budget;
         Memory {
-            bytes: budget.bytes as u64,
+            bytes: (budget.bytes + budget.message_bytes) as u64,
             connections_refused: budget.refused,
             segments_dropped: budget.dropped,
         }
