@@ -457,6 +457,9 @@ impl<'a, T: 'a> RingBuffer<'a, T> {
     {
         assert!(data.len() <= self.owed);
         let paid = self.length - self.owed;
+        if paid == 0 {
+            self.read_at = 0;
+        }
         self.reserve(paid + data.len(), data);
         let first_at = self.get_idx(paid);
         let (first, second) = data.split_at(cmp::min(data.len(), self.storage.len() - first_at));
@@ -519,7 +522,7 @@ impl<'a, T: 'a> RingBuffer<'a, T> {
         let paid = self.length - self.owed;
         self.length -= count;
         self.owed = cmp::min(self.owed, self.length);
-        self.read_at = if count < paid { self.get_idx(count) } else { 0 };
+        self.read_at = self.get_idx(cmp::min(count, paid));
     }
 }
 

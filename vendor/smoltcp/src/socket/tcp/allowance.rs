@@ -78,6 +78,9 @@ impl Socket<'_> {
     /// All is then as if [`send_slice`](#method.send_slice) had taken the octets and [`dispatch`](Socket::dispatch) had
     /// emitted that segment; but the octets themselves are [owed](#method.owed): until they are [paid](#method.pay) or
     /// acknowledged [`process`](Socket::process) may be called, and nothing else that changes the socket.
+    ///
+    /// # Panics
+    /// Panics if the buffer has no room for so many; an allowance keeps to it.
     #[inline]
     pub fn note_sent(&mut self, at: Instant, octets: usize) {
         if self.tx_buffer.is_empty() || self.remote_last_ts.is_none() {
