@@ -6,7 +6,8 @@
 //! | [`tap`] | a TAP device | laptops, containers, tests |
 //! | [`xdp`] | an interface, past the kernel's stack (AF_XDP) | a card |
 //!
-//! A port has two halves, so that what a frame brings about can leave while the burst it came in goes on.
+//! A port has two halves, so that what a frame brings about can leave while the burst it came in goes on. [`prefetch`] is here because the
+//! processor's instruction for it is unsafe code, which `sys` has alone.
 
 #![deny(unsafe_code)]
 

@@ -149,7 +149,7 @@ const SENDS: Family =
 const BUFFERS: Family = gauge(
     "mqttshim_stack_buffer_bytes",
     &[],
-    "Bytes that the buffers of connections have now, on TCP/IP of the card's own",
+    "Bytes that the buffers of connections have now, or would have to take for messages under way, on TCP/IP of the card's own",
 );
 const REFUSED: Family = counter(
     "mqttshim_stack_refused_total",

@@ -255,7 +255,7 @@ pub trait Stack {
 /// The memory of all connections' buffers together.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Memory {
-    /// Bytes they have now.
+    /// Bytes they have now, or would have to take for messages under way.
     pub bytes: u64,
     /// Connections that were not begun, because the bound was reached.
     pub connections_refused: u64,

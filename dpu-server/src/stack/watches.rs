@@ -1,4 +1,4 @@
-//! Descriptors that are no sockets of a stack but wake its loop, in the epoll set it sleeps in.
+//! Descriptors that are no sockets of a stack but wake its loop, in an epoll set of its own.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;

@@ -18,6 +18,10 @@ pub(super) fn soon_bytes(start: *const u8, bytes: usize) {
     for offset in (0..bytes).step_by(LINE_BYTES) {
         line(start.wrapping_add(offset));
     }
+    // Where it begins inside a line, it ends in one more.
+    if !start.addr().is_multiple_of(LINE_BYTES) && bytes > 0 {
+        line(start.wrapping_add(bytes - 1));
+    }
 }
 
 /// Says that what begins here is needed soon, one line of it.

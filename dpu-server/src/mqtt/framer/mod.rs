@@ -1,7 +1,7 @@
 //! Cuts the byte stream of one direction of one connection into MQTT Control Packets.
 //!
 //! MQTT has no resynchronisation mark: a packet is a fixed header (MQTT 3.1.1 §2.2), then exactly *Remaining Length*
-//! bytes. After one wrong length nothing can be trusted, so every error here is final: from then on bytes are only
+//! bytes. After one wrong length nothing can be trusted, so every error here is final, unless the caller says otherwise: from then on bytes are only
 //! handed through, and the broker, which sees them all, judges. A packet that breaks another rule has an end all the same, and a broker
 //! that goes on goes on there: so does a framer that is told to ([`Framer::go_on`]).
 //!

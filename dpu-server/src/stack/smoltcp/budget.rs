@@ -3,6 +3,7 @@
 //! Beyond it nobody new is let in: a SYN is not answered, so that the client comes again. Of those that are there each keeps
 //! a little ([`FLOOR_BYTES`]) for each direction, and gets no more: what its holder offers waits there, and a segment that
 //! would need more is dropped, as Linux does under pressure; the client sends it again. The window that was promised stays.
+//! Messages that left by lanes count as if they were buffered.
 
 use std::ops::RangeInclusive;
 

@@ -7,7 +7,8 @@
 //!
 //! Nobody gets a connection to change it, before it knows what left by its lane. Where that is because a segment came, the octets of
 //! these messages stay owed until it was looked at: most of them it acknowledges, and then they are never copied
-//! ([`Connections::tell`], [`Connections::pay`]).
+//! ([`Connections::close_lane`], [`Connections::pay`]). Who only reads one (`get`, `iter`, `[id]`) sees it as it was when it was told last: its
+//! names, its stage and its state hold, queues and deadlines may not.
 
 use std::ops::{Index, IndexMut};
 
@@ -77,7 +78,7 @@ impl Connections {
     /// One, to change it: its lane is closed.
     pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Connection> {
         if self.lanes.get(id as usize)?.is_open() {
-            let run = self.tell(id);
+            let run = self.close_lane(id);
             self.pay(id, run);
         }
         self.slab.get_mut(id as usize)
@@ -107,7 +108,7 @@ impl Connections {
 
     /// Closes a lane, and tells its connection what left. The octets stay owed until [`Self::pay`].
     #[must_use = "what is owed has to be paid"]
-    pub(super) fn tell(&mut self, id: u32) -> Run {
+    pub(super) fn close_lane(&mut self, id: u32) -> Run {
         let lane = &mut self.lanes[id as usize];
         if !lane.is_open() {
             return Run::default();

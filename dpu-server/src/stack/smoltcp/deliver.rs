@@ -36,7 +36,7 @@ impl Tcp {
         let number = self.connections.messages.number(place, message, now);
         let (lane, messages) = self.connections.lane_and_messages(id);
         let Some(departure) = lane.send(now, number, message.len()) else {
-            return self.deliver_apart(now, id, place, message, out);
+            return self.deliver_apart(now, key, place, message, out);
         };
         let sum = messages.hold(number).sum;
         self.budget.message_bytes = messages.bytes();
@@ -52,17 +52,17 @@ impl Tcp {
     fn deliver_apart(
         &mut self,
         now: Instant,
-        id: u32,
+        key: Key,
         place: u32,
         message: &[u8],
         out: &mut impl Transmit,
     ) -> bool {
-        let key = self.connections[id].key;
-        match key {
-            Some(key) if self.makes_room(now, id, message) => {
-                self.deliver(now, key, place, message, out)
-            }
-            _ => self.refuse(id),
+        let Some(id) = self.sockets.connection(key) else { return false };
+        if self.makes_room(now, id, message) {
+            // Its run is empty now, and takes any.
+            self.deliver(now, key, place, message, out)
+        } else {
+            self.refuse(id)
         }
     }
 

@@ -50,7 +50,8 @@ impl Tcp {
             self.connections.lane_mut(id).arm(far);
         } else if let Some(at) = self.connections.lane_mut(id).arm(at) {
             self.wheel.put(Due { id, at });
-            if at > now + REST.as_millis() as u64 {
+            // One that is in the wheel already is the later one.
+            if far <= now && at > now + REST.as_millis() as u64 {
                 *self.connections.far_deadline(id) = at;
             }
         }

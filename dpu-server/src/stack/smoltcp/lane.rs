@@ -15,7 +15,7 @@ const UNARMED: u64 = u64::MAX;
 
 /// See the module.
 #[derive(Debug)]
-#[repr(align(64))]
+#[repr(align(128))]
 pub(super) struct Lane {
     /// Octets that may be sent still; a closed lane has none.
     octets: u32,
@@ -180,7 +180,10 @@ impl Lane {
 
     /// Sets a deadline, in milliseconds; None: an earlier one is set.
     pub(super) fn arm(&mut self, at: u64) -> Option<u64> {
-        (at < self.armed).then(|| self.armed = at)?;
+        if at >= self.armed {
+            return None;
+        }
+        self.armed = at;
         Some(at)
     }
 

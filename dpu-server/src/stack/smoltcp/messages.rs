@@ -10,6 +10,8 @@ use smoltcp::wire::checksum;
 /// Memory of messages that are gone, kept for the next ones: so many, and so long each at most.
 const SPARE_MAX: usize = 64;
 const SPARE_BYTES_MAX: usize = 2048;
+/// Places of messages that are kept while there are none.
+const PLACES_MAX: usize = 4096;
 
 /// One message.
 #[derive(Debug)]
@@ -34,6 +36,8 @@ pub(super) struct Messages {
     spare: Vec<Vec<u8>>,
     /// Of each message as many times as it is held.
     bytes: usize,
+    /// Places of messages that nobody holds, behind one that is held.
+    gone: usize,
 }
 
 impl Messages {
@@ -76,13 +80,14 @@ impl Messages {
         message
     }
 
-    /// One fewer. What nobody holds takes no memory, also behind one that is held for long.
+    /// One fewer. What nobody holds takes no memory but its place, also behind one that is held for long.
     #[inline]
     pub(super) fn release(&mut self, number: u32) {
         let message = &mut self.kept[number.wrapping_sub(self.first) as usize];
         message.holders -= 1;
         self.bytes -= message.bytes.len();
         if message.holders == 0 {
+            self.gone += 1;
             let memory = std::mem::take(&mut message.bytes);
             self.forget(memory);
         }
@@ -105,6 +110,10 @@ impl Messages {
         }
         while self.kept.pop_front_if(|message| message.holders == 0).is_some() {
             self.first = self.first.wrapping_add(1);
+            self.gone -= 1;
+        }
+        if self.kept.is_empty() && self.kept.capacity() > PLACES_MAX {
+            self.kept.shrink_to(PLACES_MAX);
         }
     }
 
@@ -121,9 +130,10 @@ impl Messages {
         assert!(self.kept.front().is_none_or(|message| message.holders > 0));
     }
 
-    /// Bytes that buffers would take if all who hold a message had to keep it, and those of the batch.
+    /// Bytes that buffers would take if all who hold a message had to keep it, those of the batch, and places that are kept for
+    /// nobody.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.gone * size_of::<Message>()
     }
 }
 
@@ -142,7 +152,7 @@ mod tests {
         messages.hold(0);
         messages.end_batch();
         messages.release(0);
-        assert_eq!((messages.bytes(), messages.get(u32::MAX).at), (3, now));
+        assert_eq!((messages.bytes, messages.gone, messages.get(u32::MAX).at), (3, 1, now));
         assert_eq!((messages.kept.len(), messages.spare.len()), (2, 1));
         messages.release(u32::MAX);
         assert_eq!((messages.bytes(), messages.kept.len(), messages.spare.len()), (0, 0, 2));

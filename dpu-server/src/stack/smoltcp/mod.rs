@@ -75,8 +75,9 @@ const NOT_AT_ALL: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 /// So many frames of one fan-out are not left for the kick at the end of all that the card does now.
 const WORTH_A_KICK: u64 = 64;
 
-/// How many deliveries ahead a connection is asked for.
+/// How many deliveries ahead a lane is asked for.
 const FAR: usize = 24;
+
 /// See the module.
 pub struct Smoltcp<P> {
     tcp: Tcp,
@@ -155,16 +156,17 @@ impl<P: Port> Smoltcp<P> {
         }
     }
 
-    /// Sleeps until a frame comes or a watched descriptor is ready.
+    /// Sleeps until a frame comes or a watched descriptor is ready; whether one may be.
     ///
-    /// The port is in no epoll set: the kernel would look through it for every frame that has left, whether anybody sleeps or not
-    /// (`sock_wfree`, net/core/sock.c).
-    fn sleep(&self, timeout: Option<Duration>) -> Result<(), Errno> {
+    /// The port is in no epoll set of ours: the kernel would look through it for every frame that has left, whether anybody sleeps or not
+    /// (`sock_wfree`, net/core/sock.c). An interface of several queues has one of its own, where it does.
+    fn sleep(&self, timeout: Option<Duration>) -> Result<bool, Errno> {
         let port = self.port.readiness();
         let mut sources =
             [PollFd::new(&port, PollFlags::IN), PollFd::new(&self.epoll, PollFlags::IN)];
         match poll(&mut sources, timeout.map(watches::timespec).as_ref()) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Ok(_) => Ok(!sources[1].revents().is_empty()),
+            Err(Errno::INTR) => Ok(true),
             Err(error) => Err(error),
         }
     }
@@ -328,13 +330,13 @@ impl<P: Port> Stack for Smoltcp<P> {
         self.turn()?;
         let timeout = self.rest(timeout);
         let has_slept = timeout != Some(Duration::ZERO);
-        if has_slept {
-            self.sleep(timeout)?;
-        }
         self.ready.clear();
-        match epoll::wait(self.epoll.as_fd(), spare_capacity(&mut self.ready), Some(&NOT_AT_ALL)) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error),
+        if !has_slept || self.sleep(timeout)? {
+            let ready = spare_capacity(&mut self.ready);
+            match epoll::wait(self.epoll.as_fd(), ready, Some(&NOT_AT_ALL)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
         }
         let watched = self.ready.iter().map(|ready| Watch(ready.data.u64() as u32));
         events.extend(watched.map(Event::Watched));

