@@ -34,10 +34,12 @@ impl Tcp {
             return self.refuse(id);
         }
         let number = self.connections.messages.number(place, message, now);
+        // What does not follow goes when the connection has been told of what is before it.
+        if !self.connections.lane(id).follows(number) && !self.makes_room(now, id, message) {
+            return self.refuse(id);
+        }
         let (lane, messages) = self.connections.lane_and_messages(id);
-        let Some(departure) = lane.send(now, number, message.len()) else {
-            return self.deliver_apart(now, key, place, message, out);
-        };
+        let departure = lane.send(now, number, message.len());
         let sum = messages.hold(number).sum;
         self.budget.message_bytes = messages.bytes();
         lane.template.write(out, departure.numbers, message, sum);
@@ -47,26 +49,7 @@ impl Tcp {
         true
     }
 
-    /// The same where the connection has to be told of earlier messages first.
-    #[cold]
-    fn deliver_apart(
-        &mut self,
-        now: Instant,
-        key: Key,
-        place: u32,
-        message: &[u8],
-        out: &mut impl Transmit,
-    ) -> bool {
-        let Some(id) = self.sockets.connection(key) else { return false };
-        if self.makes_room(now, id, message) {
-            // Its run is empty now, and takes any.
-            self.deliver(now, key, place, message, out)
-        } else {
-            self.refuse(id)
-        }
-    }
-
-    /// Looks at a connection whose lane does not take a message; whether it does then.
+    /// Looks at a connection whose lane does not take a message; whether it takes any then that is so long.
     #[cold]
     fn makes_room(&mut self, now: Instant, id: u32, message: &[u8]) -> bool {
         !self.connections.lane(id).has_refused()

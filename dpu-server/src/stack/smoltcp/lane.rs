@@ -45,19 +45,21 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Adds a message that is newer than all of it; false: it does not fit.
+    /// Whether a message is newer than all of it, and not too far from the first.
     #[inline]
-    fn push(&mut self, number: u32) -> bool {
-        if self.bits == 0 {
-            *self = Run { first: number, bits: 1 };
-            return true;
-        }
+    fn takes(self, number: u32) -> bool {
         let ahead = number.wrapping_sub(self.first);
-        let is_newer = ahead < u64::BITS && self.bits >> ahead == 0;
-        if is_newer {
-            self.bits |= 1 << ahead;
+        self.bits == 0 || (ahead < u64::BITS && self.bits >> ahead == 0)
+    }
+
+    /// Adds a message that it takes.
+    #[inline]
+    fn push(&mut self, number: u32) {
+        debug_assert!(self.takes(number));
+        if self.bits == 0 {
+            self.first = number;
         }
-        is_newer
+        self.bits |= 1 << number.wrapping_sub(self.first);
     }
 
     pub(super) fn is_empty(self) -> bool {
@@ -157,12 +159,16 @@ impl Lane {
         bytes <= (self.octets as usize).min(usize::from(self.mss)) && bytes > 0
     }
 
-    /// Takes a message that it [takes](Self::takes); None: it is older than another one, or too far from the first.
+    /// Whether a message is newer than those that left, and near enough to be noted beside them.
     #[inline]
-    pub(super) fn send(&mut self, now: Instant, number: u32, bytes: usize) -> Option<Departure> {
-        if !self.run.push(number) {
-            return None;
-        }
+    pub(super) fn follows(&self, number: u32) -> bool {
+        self.run.takes(number)
+    }
+
+    /// Takes a message of so many bytes as it [takes](Self::takes), which [follows](Self::follows).
+    #[inline]
+    pub(super) fn send(&mut self, now: Instant, number: u32, bytes: usize) -> Departure {
+        self.run.push(number);
         let numbers = Numbers {
             sequence: self.sequence,
             acknowledged: self.acknowledged,
@@ -175,7 +181,7 @@ impl Lane {
             let delay = Duration::from_micros(u64::from(std::mem::take(&mut self.delay)));
             deadline = self.arm(clock::millisecond(now + delay));
         }
-        Some(Departure { numbers, deadline })
+        Departure { numbers, deadline }
     }
 
     /// Sets a deadline, in milliseconds; None: an earlier one is set.
@@ -213,10 +219,13 @@ mod tests {
         for (number, fits) in
             [(u32::MAX - 1, true), (1, true), (1, false), (0, false), (61, true), (62, false)]
         {
-            assert_eq!(run.push(number), fits, "{number}");
+            assert_eq!(run.takes(number), fits, "{number}");
+            if fits {
+                run.push(number);
+            }
         }
         assert_eq!(run.numbers().collect::<Vec<_>>(), [u32::MAX - 1, 1, 61]);
-        assert!(!run.push(u32::MAX - 2), "older than the first");
+        assert!(!run.takes(u32::MAX - 2), "older than the first");
     }
 
     #[test]
