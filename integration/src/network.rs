@@ -10,7 +10,7 @@
 //! names they have on the kernel's sockets alone, and a test that compares the two compares these as well.
 
 use std::cell::Cell;
-use std::fs::{self, File};
+use std::fs::File;
 use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -148,15 +148,11 @@ fn make() -> File {
         UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).ok()?.connect((OWN6, 9)).ok()
     });
     // What comes from a card has this host's own address.
-    set("conf/all/accept_local", "1");
-    set("conf/all/rp_filter", "0");
-    set("conf/default/rp_filter", "0");
-    set("ip_local_port_range", KERNELS_PORTS);
+    namespace::set("conf/all/accept_local", "1");
+    namespace::set("conf/all/rp_filter", "0");
+    namespace::set("conf/default/rp_filter", "0");
+    namespace::set("ip_local_port_range", KERNELS_PORTS);
     namespace
-}
-
-fn set(name: &str, value: &str) {
-    fs::write(format!("/proc/sys/net/ipv4/{name}"), value).expect("root may, in its own namespace");
 }
 
 fn number_of(folder: &Path) -> Option<usize> {
