@@ -2353,7 +2353,10 @@ impl<'a> Socket<'a> {
                 self.rtte.on_retransmit();
             }
         }
-        if self.remote_win_len != 0 && self.timer.is_zero_window_probe() {
+        // Without data there is nothing to probe with. In FIN-WAIT-2 a timer that goes on would be due for ever, and
+        // answered with an empty segment each time somebody looks.
+        let has_probed = self.remote_win_len != 0 || self.tx_buffer.is_empty();
+        if has_probed && self.timer.is_zero_window_probe() {
             tcp_trace!("stopping zero-window-probe timer");
             self.timer.set_for_idle(cx.now(), self.silence_allowed());
         }
@@ -8690,6 +8693,61 @@ mod test {
                 ..RECV_TEMPL
             }]
         );
+    }
+
+    #[test]
+    fn test_zero_window_probe_ends_when_all_is_acknowledged() {
+        for is_closed in [false, true] {
+            let mut s = socket_established();
+            s.send_slice(b"a").unwrap();
+            let window = |acknowledged| TcpRepr {
+                seq_number: REMOTE_SEQ + 1,
+                ack_number: Some(LOCAL_SEQ + 1 + acknowledged),
+                window_len: 0,
+                ..SEND_TEMPL
+            };
+            send!(s, window(0));
+            assert!(s.timer.is_zero_window_probe());
+            if is_closed {
+                s.close();
+            }
+            // The octet, and the FIN behind it.
+            assert_eq!(dispatched(&mut s, Instant::from_millis(1000)).len(), 1);
+            send!(s, time 1010, window(1 + usize::from(is_closed)));
+            assert_eq!(s.state, if is_closed { State::FinWait2 } else { State::Established });
+            for time in (1010..100_000).step_by(10) {
+                assert_eq!(dispatched(&mut s, Instant::from_millis(time)), []);
+            }
+            let TestSocket { socket, cx } = &mut s;
+            assert_eq!(socket.poll_at(cx), PollAt::Ingress);
+        }
+    }
+
+    #[test]
+    fn test_zero_window_probe_ends_and_the_fin_leaves() {
+        let mut s = socket_established();
+        s.send_slice(b"a").unwrap();
+        let window = |acknowledged| TcpRepr {
+            seq_number: REMOTE_SEQ + 1,
+            ack_number: Some(LOCAL_SEQ + 1 + acknowledged),
+            window_len: 0,
+            ..SEND_TEMPL
+        };
+        send!(s, window(0));
+        assert_eq!(dispatched(&mut s, Instant::from_millis(1000)).len(), 1);
+        s.close();
+        send!(s, time 1010, window(1));
+        recv!(
+            s,
+            time 1010,
+            [TcpRepr {
+                control: TcpControl::Fin,
+                seq_number: LOCAL_SEQ + 1 + 1,
+                ack_number: Some(REMOTE_SEQ + 1),
+                ..RECV_TEMPL
+            }]
+        );
+        assert!(s.timer.is_retransmit());
     }
 
     #[test]
