@@ -3,10 +3,15 @@
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 use crate::metrics::Metrics;
 use crate::process::Process;
 use crate::{Folder, network, paths, ports, wait};
+
+/// How old numbers may be: a card publishes them 20 ms apart.
+const METRICS_AGE_MAX: Duration = Duration::from_millis(50);
 
 /// See the module.
 #[derive(Debug)]
@@ -97,13 +102,21 @@ impl Card {
         self.process.pid()
     }
 
-    /// Its numbers now. They are published at intervals: to see an effect, look until it is there.
+    /// Its numbers, none older than this call unless the card was kept from its core. To see an effect, look until it is there
+    /// ([`Self::await_metrics`]).
     ///
     /// # Panics
     /// If it does not serve them.
     #[must_use]
     #[track_caller]
     pub fn metrics(&self) -> Metrics {
+        thread::sleep(METRICS_AGE_MAX);
+        self.published()
+    }
+
+    /// Its numbers as they were published last.
+    #[track_caller]
+    fn published(&self) -> Metrics {
         Metrics::read(self.metrics_port).expect("the card serves metrics while it runs")
     }
 
@@ -115,7 +128,7 @@ impl Card {
     pub fn await_metrics(&self, what: &str, mut look: impl FnMut(&Metrics) -> bool) -> Metrics {
         let mut last = Metrics::default();
         let found = wait::poll(wait::PATIENCE, || {
-            last = self.metrics();
+            last = self.published();
             look(&last).then(|| last.clone())
         });
         found.unwrap_or_else(|| panic!("never seen: {what}; the metrics are\n{}", last.text()))
