@@ -8,6 +8,9 @@ rm -f "$skipped"
 trap 'if [ -s "$skipped" ]; then sort -u "$skipped"; fi' EXIT
 # Examples in the documentation, which nextest does not run.
 cargo test --workspace --doc --quiet
+# What we changed in what others wrote, and their own.
+cargo test --manifest-path vendor/smoltcp/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/vendored" --lib \
+  --features socket-tcp-reno --locked --quiet
 if command -v cargo-nextest >/dev/null; then
   failed=
   cargo nextest run --workspace --no-fail-fast || failed=1
