@@ -3,10 +3,12 @@
 use std::io::{self, Write};
 
 use mqttshim_agent::{Agent, AgentConfig, OpenError};
+use mqttshim_channel::emulated::BindError;
 
 use crate::config::{Config, PortChoice, StackConfig};
 use crate::descriptors;
 use crate::stack::kernel::Uring;
+use mqttshim_port::mem::{Mem, MemError};
 use mqttshim_port::tap::Tap;
 use mqttshim_port::xdp::Xdp;
 
@@ -20,7 +22,7 @@ pub fn list(out: &mut impl Write) -> io::Result<()> {
         Ok(_) => writeln!(out, "  kernel          available; sends are batched by io_uring")?,
         Err(refused) => writeln!(out, "  kernel          available; plain sends ({refused})")?,
     }
-    writeln!(out, "  smoltcp         available, on a port")?;
+    writeln!(out, "  smoltcp         available, on one of these ports")?;
     writeln!(out, "ports")?;
     match Xdp::check() {
         Ok(()) => writeln!(out, "  xdp:INTERFACE   available")?,
@@ -80,18 +82,28 @@ fn uring() -> Finding {
     Finding { is_well: true, what }
 }
 
-/// Whether this user may use the port of a stack of our own.
+/// Whether this user may have the port of a stack of our own. A device or a path is made and removed again; an interface is left alone,
+/// so whether another program has it is not told.
 fn port(config: &Config) -> Option<Finding> {
     let StackConfig::Smoltcp { port, .. } = &config.stack else { return None };
-    let refused = match port {
-        PortChoice::Xdp(_) => Xdp::check().err().map(|error| error.to_string()),
-        PortChoice::Tap(_) => Tap::check().err().map(|error| error.to_string()),
-        // Whoever may make a file may have it.
-        PortChoice::Mem(_) => None,
+    let outcome = match port {
+        PortChoice::Xdp(name) => match Xdp::check_interface(name) {
+            Ok(true) => Ok("is there, and AF_XDP is open to this user".to_owned()),
+            Ok(false) => Err(format!("{name} is down: ip link set {name} up")),
+            Err(error) => Err(error.to_string()),
+        },
+        PortChoice::Tap(name) => {
+            Tap::open(name).map(|_| "can be had".to_owned()).map_err(|error| error.to_string())
+        }
+        PortChoice::Mem(path) => match Mem::listen(path) {
+            Ok(_) => Ok("can be served".to_owned()),
+            Err(MemError::Bind(BindError::InUse { .. })) => Ok("is served already".to_owned()),
+            Err(error) => Err(error.to_string()),
+        },
     };
-    Some(match refused {
-        None => Finding { is_well: true, what: format!("port: {port} is open to this user") },
-        Some(error) => Finding { is_well: false, what: format!("port: {port}: {error}") },
+    Some(match outcome {
+        Ok(how) => Finding { is_well: true, what: format!("port: {port} {how}") },
+        Err(error) => Finding { is_well: false, what: format!("port: {port}: {error}") },
     })
 }
 

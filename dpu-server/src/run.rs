@@ -87,7 +87,7 @@ pub fn run(config: Config) -> Result<(), StartError> {
                     serve(stack, config, sockets_max, board)?;
                 }
                 PortChoice::Tap(name) => {
-                    let stack = own(Tap::open(name)?, addresses, gateway, buffers)?;
+                    let stack = own(tap(name)?, addresses, gateway, buffers)?;
                     serve(stack, config, sockets_max, board)?;
                 }
                 PortChoice::Mem(path) => {
@@ -122,10 +122,24 @@ fn xdp(interface: &str, addresses: &[IpCidr], vlan: Option<u16>) -> Result<Xdp, 
         queues = manner.queues,
         "AF_XDP"
     );
+    if !manner.was_up {
+        tracing::warn!("{interface} is down and reaches nobody yet: ip link set {interface} up");
+    }
     if vlan.is_some() && manner.may_strip_tags {
         tracing::warn!(
             "the driver of {interface} may take VLAN tags off before the card sees them; if nothing is reached, turn that off: ethtool \
              -K {interface} rxvlan off"
+        );
+    }
+    Ok(port)
+}
+
+fn tap(interface: &str) -> Result<Tap, TapError> {
+    let port = Tap::open(interface)?;
+    if !port.was_up() {
+        tracing::info!(
+            "{interface} is down and reaches nobody yet: ip link set {interface} up, and an address in the card's network for \
+             clients on this machine: ip address add ADDRESS/LENGTH dev {interface}"
         );
     }
     Ok(port)

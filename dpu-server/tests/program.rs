@@ -97,6 +97,31 @@ fn list_and_doctor_say_what_this_machine_allows() {
 }
 
 #[test]
+fn doctor_says_whether_the_port_can_be_had_and_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = folder.path().join("session/session.sock");
+    let doctor = |port: &str| {
+        let own = ["--stack", "smoltcp", "--address", "10.0.0.1/24", "--port", port];
+        let output = Command::new(env!("CARGO_BIN_EXE_dpu-server"))
+            .args(["doctor", "--session"])
+            .arg(&session)
+            .args(own)
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let (code, text) = doctor("xdp:nosuchlink");
+    assert!(code == Some(1) && text.contains("there is no interface nosuchlink"), "{text}");
+    let (code, text) = doctor("mem:/proc/self/nothing/frames");
+    assert!(code == Some(1) && text.contains("folder"), "{text}");
+    let frames = folder.path().join("frames");
+    let port = format!("mem:{}", frames.display());
+    let (code, text) = doctor(&port);
+    assert!(code == Some(0) && text.contains("can be served"), "{text}");
+    assert!(!frames.exists());
+}
+
+#[test]
 fn completions_are_made_for_a_shell() {
     let output = run(&["completions", "bash"]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("dpu-server"));

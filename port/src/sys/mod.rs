@@ -114,6 +114,14 @@ pub(super) fn mac(name: &InterfaceName) -> Result<Mac, Errno> {
     Ok([a, b, c, d, e, f])
 }
 
+/// Whether an interface is up.
+pub(super) fn is_up(name: &InterfaceName) -> Result<bool, Errno> {
+    let mut request = Request::new(name);
+    request.ask(&any_socket()?, libc::SIOCGIFFLAGS as libc::Ioctl)?;
+    let [a, b, ..] = request.value;
+    Ok(libc::c_int::from(i16::from_ne_bytes([a, b])) & libc::IFF_UP != 0)
+}
+
 /// An interface's number.
 pub(super) fn index(name: &str) -> Result<u32, Errno> {
     rustix::net::netdevice::name_to_index(any_socket()?, name)

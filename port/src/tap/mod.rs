@@ -39,10 +39,7 @@ pub enum TapError {
     )]
     Device(#[source] Errno),
     /// It may not be used.
-    #[error(
-        "cannot use the TAP device {name}: {error}; it takes CAP_NET_ADMIN, or a device made for this user: \
-         ip tuntap add dev {name} mode tap user $USER. --stack kernel needs neither"
-    )]
+    #[error("cannot use the TAP device {name}: {error}; {}", advice(name, *error))]
     Attach {
         /// Its name.
         name: String,
@@ -63,6 +60,24 @@ pub enum TapError {
     },
 }
 
+/// What to do where the kernel does not hand a device over.
+fn advice(name: &str, error: Errno) -> String {
+    match error {
+        Errno::BUSY => {
+            "another program has it, perhaps another dpu-server: stop that, or choose another name"
+                .to_owned()
+        }
+        Errno::INVAL => format!(
+            "an interface of this name is there, and it is no TAP device, or one of several queues: choose another name, or \
+             xdp:{name}"
+        ),
+        _ => format!(
+            "it takes CAP_NET_ADMIN, or a device made for this user: ip tuntap add dev {name} mode tap user $USER. \
+             --stack kernel needs neither"
+        ),
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Tap {
@@ -70,6 +85,7 @@ pub struct Tap {
     transmit: Outgoing,
     mac: Mac,
     mtu: usize,
+    is_up: bool,
     dropped: Dropped,
 }
 
@@ -115,6 +131,7 @@ impl Tap {
         let mtu = mtu.clamp(MTU_MIN, MTU_MAX);
         let interface = sys::mac(&request).map_err(|error| asked("address", error))?;
         let mac = card_mac(interface);
+        let is_up = sys::is_up(&request).map_err(|error| asked("state", error))?;
         let copy = device.try_clone().map_err(|error| TapError::Attach {
             name: name.to_owned(),
             error: Errno::from_io_error(&error).unwrap_or(Errno::MFILE),
@@ -125,8 +142,15 @@ impl Tap {
             transmit: Outgoing { device: copy, frame: room(), is_gone: None, lost: 0 },
             mac,
             mtu,
+            is_up,
             dropped: Dropped::of(name),
         })
+    }
+
+    /// Whether the kernel's end was up when the device was opened; one that was made then is not.
+    #[must_use]
+    pub fn was_up(&self) -> bool {
+        self.is_up
     }
 }
 
@@ -240,6 +264,14 @@ mod tests {
         let card = card_mac(interface);
         assert_eq!((card[0] & 3, card[5]), (2, 0));
         assert_ne!(card, interface);
+    }
+
+    #[test]
+    fn what_to_do_follows_from_what_the_kernel_says() {
+        let said = |error| TapError::Attach { name: "mq0".to_owned(), error }.to_string();
+        assert!(said(Errno::BUSY).contains("another program has it"));
+        assert!(said(Errno::INVAL).contains("no TAP device"));
+        assert!(said(Errno::PERM).contains("ip tuntap add dev mq0"));
     }
 
     #[test]

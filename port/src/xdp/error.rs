@@ -43,7 +43,8 @@ pub enum XdpError {
     },
     /// Somebody else's program is there.
     #[error(
-        "another XDP program is on {name}: {errno}; ip link set dev {name} xdp off takes it away"
+        "another XDP program is on {name}: {errno}. If that is another dpu-server's, stop it, or let it have this address too, as \
+         one more --address; otherwise ip link set dev {name} xdp off may take it away"
     )]
     Taken {
         /// The interface.
@@ -96,7 +97,9 @@ pub enum XdpError {
         errno: Errno,
     },
     /// The interface carries too little.
-    #[error("{name} has an MTU of {mtu}; less than {min} carries no IPv6")]
+    #[error(
+        "{name} has an MTU of {mtu}; less than {min} carries no IPv6: ip link set dev {name} mtu 1500"
+    )]
     Mtu {
         /// The interface.
         name: String,

@@ -67,6 +67,8 @@ pub struct Manner {
     pub queues: usize,
     /// The driver may take VLAN tags off before anybody sees them (`ethtool -K INTERFACE rxvlan off`).
     pub may_strip_tags: bool,
+    /// It was up when it was opened.
+    pub was_up: bool,
 }
 
 /// The receiving half.
@@ -99,23 +101,25 @@ impl Xdp {
         bpf::socket_map(1).map_err(|errno| refused("bpf", errno)).map(drop)
     }
 
+    /// Whether this user may use AF_XDP, and there is such an interface that carries enough; whether it is up. Leaves it alone.
+    ///
+    /// # Errors
+    /// [`XdpError`], all that do not need a program on the interface.
+    pub fn check_interface(name: &str) -> Result<bool, XdpError> {
+        let Known { request, .. } = Known::of(name)?;
+        Ok(sys::is_up(&request).unwrap_or(true))
+    }
+
     /// Takes the frames to these addresses from an interface: those tagged with `vlan`, or those without a tag. A driver that takes tags
     /// off by itself must be told not to ([`Manner::may_strip_tags`]): its frames all look as if they had none.
     ///
     /// # Errors
     /// See [`XdpError`].
     pub fn open(name: &str, addresses: &[IpAddr], vlan: Option<u16>) -> Result<Xdp, XdpError> {
-        let request =
-            sys::InterfaceName::new(name).ok_or_else(|| XdpError::Name(name.to_owned()))?;
-        let index = sys::index(name)
-            .map_err(|errno| XdpError::Interface { name: name.to_owned(), errno })?;
-        Xdp::check()?;
+        let Known { request, index, mtu } = Known::of(name)?;
         let asked = |what| move |errno| XdpError::Ask { name: name.to_owned(), what, errno };
-        let mtu = sys::mtu(&request).map_err(asked("MTU"))?;
-        if mtu < MTU_MIN {
-            return Err(XdpError::Mtu { name: name.to_owned(), mtu, min: MTU_MIN });
-        }
         let mac = sys::mac(&request).map_err(asked("address"))?;
+        let was_up = sys::is_up(&request).map_err(asked("state"))?;
         // Drivers that do not say so are none of those that matter.
         let driver = sys::driver(&request).unwrap_or_default();
         let is_near = DRIVERS_NEAR.contains(&driver.as_str());
@@ -127,13 +131,39 @@ impl Xdp {
         let interface = Interface { name, index, mtu: capabilities.mtu };
         let attached = attach(&interface, &filter)?;
         let may_strip_tags = sys::strips_tags(&request).unwrap_or(false);
-        attached.into_port(capabilities, mac, may_strip_tags).map_err(XdpError::Wait)
+        attached.into_port(capabilities, mac, may_strip_tags, was_up).map_err(XdpError::Wait)
     }
 
     /// How the interface is used.
     #[must_use]
     pub fn manner(&self) -> Manner {
         self.manner
+    }
+}
+
+/// What an interface tells before anything is done to it.
+struct Known {
+    request: sys::InterfaceName,
+    index: u32,
+    mtu: usize,
+}
+
+impl Known {
+    fn of(name: &str) -> Result<Known, XdpError> {
+        let request =
+            sys::InterfaceName::new(name).ok_or_else(|| XdpError::Name(name.to_owned()))?;
+        let index = sys::index(name)
+            .map_err(|errno| XdpError::Interface { name: name.to_owned(), errno })?;
+        Xdp::check()?;
+        let mtu = sys::mtu(&request).map_err(|errno| XdpError::Ask {
+            name: name.to_owned(),
+            what: "MTU",
+            errno,
+        })?;
+        if mtu < MTU_MIN {
+            return Err(XdpError::Mtu { name: name.to_owned(), mtu, min: MTU_MIN });
+        }
+        Ok(Known { request, index, mtu })
     }
 }
 
@@ -199,7 +229,7 @@ fn open_queues(
 
 fn advice(errno: Errno) -> &'static str {
     match errno {
-        Errno::BUSY => "another program has it",
+        Errno::BUSY => "another program has it: stop that, or choose another interface",
         Errno::NOMEM | Errno::NOBUFS | Errno::AGAIN => {
             "it takes 16 MiB of locked memory (ulimit -l), or CAP_IPC_LOCK"
         }
@@ -213,6 +243,7 @@ impl Attached {
         capabilities: Capabilities,
         mac: Mac,
         may_strip_tags: bool,
+        was_up: bool,
     ) -> Result<Xdp, Errno> {
         let (receivers, senders): (Vec<_>, Vec<_>) = self.queues.into_iter().unzip();
         let manner = Manner {
@@ -220,6 +251,7 @@ impl Attached {
             is_zero_copy: receivers.first().map_or(Ok(false), Receiver::is_zero_copy)?,
             queues: receivers.len(),
             may_strip_tags,
+            was_up,
         };
         let ready = if receivers.len() > 1 { Some(watch(&receivers)?) } else { None };
         // There is one at least, or no port.
