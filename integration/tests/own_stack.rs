@@ -15,7 +15,7 @@ use mqttshim_integration::echo::Echo;
 use mqttshim_integration::metrics::Metrics;
 use mqttshim_integration::namespace::{CARD, CARD_INTERFACE, INTERFACE, Link, Namespace};
 use mqttshim_integration::{
-    Broker, BrokerSetup, Card, Client, Folder, Login, Message, needs, paths, ports, wait,
+    Broker, BrokerSetup, Card, Client, Folder, Login, Message, Process, needs, paths, ports, wait,
 };
 use mqttshim_port::xdp::Xdp;
 use mqttshim_port::{Port, Receive, Transmit};
@@ -247,12 +247,32 @@ fn an_interface_that_cannot_be_had_is_named_with_what_to_do() {
     assert!(said.contains("no interface mq9"), "{said}");
     let mut card = start(&folder, Link::Veth);
     let said = refusal(&Link::Veth.port());
-    assert!(said.contains("ip link set dev mq1 xdp off"), "{said}");
+    assert!(
+        said.contains("another dpu-server") && said.contains("ip link set dev mq1 xdp off"),
+        "{said}"
+    );
     card.process.kill();
     ip(&["link", "set", "dev", INTERFACE, "mtu", "1000"]);
     ip(&["link", "set", "dev", CARD_INTERFACE, "mtu", "1000"]);
     let said = refusal(&Link::Veth.port());
     assert!(said.contains("MTU of 1000"), "{said}");
+}
+
+#[test]
+fn an_interface_of_one_queue_takes_the_named_rights_and_as_much_locked_memory_as_systemd_gives() {
+    needs!("setpriv");
+    let folder = Folder::new();
+    let Some(_namespace) = Namespace::enter(Link::Veth) else { return };
+    let rights = "--bounding-set=-all,+net_admin,+net_raw,+bpf";
+    let program = paths::built("dpu-server");
+    let session = folder.path().join("few-rights.sock");
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -l 8192 && exec \"$@\"", "sh", "setpriv", rights]);
+    command.arg(program).args(["run", "--stack", "smoltcp", "--address", CARD[0], "--port"]);
+    command.arg(Link::Veth.port()).arg("--session").arg(&session);
+    let mut card = Process::start("few-rights", folder.path(), &mut command);
+    card.await_log("channel open");
+    assert!(card.log().contains("queues=1"), "{}", card.log());
 }
 
 #[test]

@@ -162,6 +162,32 @@ pub(super) fn strips_tags(name: &InterfaceName) -> Result<bool, Errno> {
     Ok(it.flags & ETH_FLAG_RXVLAN != 0)
 }
 
+/// `struct ethtool_channels` (linux/ethtool.h).
+#[repr(C)]
+struct Channels {
+    command: u32,
+    max: [u32; 4],
+    receive: u32,
+    send: u32,
+    other: u32,
+    both: u32,
+}
+
+/// How many queues an interface's driver says it has.
+pub(super) fn queues(name: &InterfaceName) -> Result<u32, Errno> {
+    const ETHTOOL_GCHANNELS: u32 = 0x3c;
+    let mut it = Channels {
+        command: ETHTOOL_GCHANNELS,
+        max: [0; 4],
+        receive: 0,
+        send: 0,
+        other: 0,
+        both: 0,
+    };
+    ask_driver(name, &mut it)?;
+    Ok(it.both + it.receive.max(it.send))
+}
+
 /// Asks an interface's driver by one of ethtool's commands that read and write `question`, which begins with the command's number.
 fn ask_driver<T>(name: &InterfaceName, question: &mut T) -> Result<(), Errno> {
     let mut request = Request::new(name);

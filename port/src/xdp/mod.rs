@@ -87,8 +87,16 @@ pub struct Outgoing(Sender);
 /// What is known of the interface beforehand.
 struct Interface<'a> {
     name: &'a str,
+    request: sys::InterfaceName,
     index: u32,
     mtu: usize,
+}
+
+impl Interface<'_> {
+    /// Whether its driver says that it has no queue of this number.
+    fn has_no_queue(&self, queue: u32) -> bool {
+        sys::queues(&self.request).is_ok_and(|queues| (1..=queue).contains(&queues))
+    }
 }
 
 impl Xdp {
@@ -128,7 +136,7 @@ impl Xdp {
             checksums: if is_near { Checksums::MayBePartial } else { Checksums::Unknown },
         };
         let filter = Filter { addresses: addresses.to_vec(), vlan };
-        let interface = Interface { name, index, mtu: capabilities.mtu };
+        let interface = Interface { name, request, index, mtu: capabilities.mtu };
         let attached = attach(&interface, &filter)?;
         let may_strip_tags = sys::strips_tags(&request).unwrap_or(false);
         attached.into_port(capabilities, mac, may_strip_tags, was_up).map_err(XdpError::Wait)
@@ -217,6 +225,10 @@ fn open_queues(
         match queue::open(interface.index, queue, mode, frame_bytes, vlan) {
             // The kernel's way to say that there is no such queue.
             Err(Errno::INVAL) if queue > 0 => return Ok(queues),
+            // Memory is locked before the kernel says that. Without enough to ask for one queue more the driver is believed.
+            Err(errno) if is_memory_short(errno) && interface.has_no_queue(queue) => {
+                return Ok(queues);
+            }
             Err(errno) => {
                 let name = interface.name.to_owned();
                 return Err(XdpError::Queue { name, queue, errno, advice: advice(errno) });
@@ -227,11 +239,15 @@ fn open_queues(
     Err(XdpError::Queues { name: interface.name.to_owned(), max: QUEUES_MAX })
 }
 
+fn is_memory_short(errno: Errno) -> bool {
+    matches!(errno, Errno::NOMEM | Errno::NOBUFS | Errno::AGAIN)
+}
+
 fn advice(errno: Errno) -> &'static str {
     match errno {
         Errno::BUSY => "another program has it: stop that, or choose another interface",
-        Errno::NOMEM | Errno::NOBUFS | Errno::AGAIN => {
-            "it takes 16 MiB of locked memory (ulimit -l), or CAP_IPC_LOCK"
+        _ if is_memory_short(errno) => {
+            "each queue takes 8 MiB of locked memory, with an MTU above 1774 16 (ulimit -l, or LimitMEMLOCK= of systemd), or CAP_IPC_LOCK"
         }
         _ => "--stack kernel needs none",
     }
