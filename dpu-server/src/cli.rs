@@ -11,7 +11,7 @@ use mqttshim_agent::logs::Logs;
 
 use crate::config::{
     ChannelChoice, Config, ConfigError, DecisionChoice, File, OlderSessionsChoice, PortChoice,
-    StackChoice, TrustChoice,
+    StackChoice, StackConfig, TrustChoice,
 };
 use crate::{doctor, run};
 
@@ -32,6 +32,11 @@ EXAMPLES
       Serve the brokers of this machine; let the card distribute where SUBACK means permission.
   mqttshim run -- mosquitto -c mosquitto.conf
       A broker on it.
+  dpu-server run --stack smoltcp --port xdp:eth1 --address 10.0.0.1/24
+      TCP/IP of its own on eth1: clients on that link reach the broker at 10.0.0.1, which must be free.
+  dpu-server run --stack smoltcp --port tap:mq0 --address 10.0.0.1/24 &
+  ip link set mq0 up && ip address add 10.0.0.2/24 dev mq0
+      The same where no driver helps, for clients on this machine; or put mq0 on a bridge.
   dpu-server check-config /etc/mqttshim/card.toml
       Look for mistakes without serving.
 
@@ -42,8 +47,9 @@ EXIT STATUS
 
 const RUN_HELP: &str = "\
 CONFIGURATION FILE
-  TOML. Every option is a key of the same name with _ for -; options go before the file. Beside them
-  a section [limits]:
+  TOML. Every option but --config is a key of the same name with _ for -; one that can be given
+  several times is a list: address = [\"10.0.0.1/24\"]. The command line goes before the file. Beside
+  them a section [limits], which has no options:
     sockets_max             sockets of all brokers [what the descriptors allow]
     sessions_per_uid_max    brokers of one user [256]
     inspect_bytes_max       largest payload the card distributes [65536]
@@ -121,8 +127,8 @@ struct Run {
     /// are: ethtool -K INTERFACE rxvlan off.
     #[arg(long, value_name = "ID")]
     vlan: Option<u16>,
-    /// How much memory the buffers of all connections of --stack smoltcp take together, in bytes. Beyond it no connection begins, and of
-    /// those there are each has 2 KiB each way [default: 268435456].
+    /// How much memory the buffers of all connections of --stack smoltcp take together, in bytes. Beyond it no connection begins, and
+    /// those that are there keep 2 KiB each way [default: 268435456].
     #[arg(long, value_name = "BYTES")]
     buffers_bytes_max: Option<usize>,
     /// How much one client of --stack smoltcp may have sent that the broker has not read, in bytes, if the broker does not set SO_RCVBUF
@@ -155,7 +161,7 @@ struct Run {
     #[arg(long, value_name = "SECONDS")]
     route_ttl: Option<u64>,
     /// A plugin of a broker, by file name or path, that neither changes nor denies messages: with it loaded the card may
-    /// distribute all the same. Can be given several times; Mosquitto's dynamic-security need not be.
+    /// distribute all the same. Can be given several times. mosquitto's dynamic-security needs no such word.
     #[arg(long, value_name = "NAME")]
     trust_plugin: Vec<String>,
     /// Serve metrics in Prometheus' text form at http://HOST:PORT/metrics.
@@ -250,7 +256,13 @@ fn serve(config: Config) -> anyhow::Result<bool> {
 
 fn check_config(out: &mut impl Write, file: &Path) -> anyhow::Result<()> {
     let config = File::read(file)?.check()?;
-    writeln!(out, "{}: ok, channel {}", file.display(), config.channel)?;
+    let (file, channel) = (file.display(), config.channel);
+    match config.stack {
+        StackConfig::Kernel => writeln!(out, "{file}: ok, channel {channel}, stack kernel")?,
+        StackConfig::Smoltcp { port, .. } => {
+            writeln!(out, "{file}: ok, channel {channel}, stack smoltcp on port {port}")?;
+        }
+    }
     Ok(())
 }
 

@@ -139,7 +139,7 @@ impl FromStr for OlderSessionsChoice {
         match text {
             "possible" => Ok(OlderSessionsChoice::Possible),
             "none" => Ok(OlderSessionsChoice::None),
-            _ => Err(format!("{text:?} is neither possible nor none")),
+            _ => Err(format!("{text:?} is no answer; use possible, or none")),
         }
     }
 }

@@ -13,11 +13,14 @@ mod choice;
 mod nearest;
 mod stack;
 
+use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::Deserialize;
+use mqttshim_agent::logs;
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use crate::mqtt::{CoreConfig, Limits, Mode, Trust};
 
@@ -53,6 +56,7 @@ pub struct File {
     /// `port`
     pub port: Option<PortChoice>,
     /// `address`
+    #[serde(default, deserialize_with = "list")]
     pub address: Option<Vec<String>>,
     /// `gateway`
     pub gateway: Option<IpAddr>,
@@ -75,6 +79,7 @@ pub struct File {
     /// `route_ttl`
     pub route_ttl: Option<u64>,
     /// `trust_plugin`
+    #[serde(default, deserialize_with = "list")]
     pub trust_plugin: Option<Vec<String>>,
     /// `metrics`
     pub metrics: Option<String>,
@@ -89,7 +94,7 @@ pub struct File {
 
 /// The section `[limits]`.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a section [limits]")]
 #[allow(missing_docs, reason = "each is the key of its name; `Limits` and `Config` document them")]
 pub struct FileLimits {
     pub sockets_max: Option<usize>,
@@ -105,6 +110,27 @@ pub struct FileLimits {
     pub inflight_messages_max: Option<u16>,
     pub queued_messages_max: Option<usize>,
     pub routes_max: Option<usize>,
+}
+
+/// Words in brackets, and for who has none: what is missing.
+fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
+    struct Words;
+    impl<'de> Visitor<'de> for Words {
+        type Value = Vec<String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list in brackets, also of one: [\"…\"]")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut words: A) -> Result<Vec<String>, A::Error> {
+            let mut all = Vec::new();
+            while let Some(word) = words.next_element()? {
+                all.push(word);
+            }
+            Ok(all)
+        }
+    }
+    deserializer.deserialize_seq(Words).map(Some)
 }
 
 /// The keys of a file, for messages about wrong ones.
@@ -151,7 +177,7 @@ const LIMIT_KEYS: [&str; 13] = [
 /// Why there is no configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// A key that does not go with the others.
+    /// A key whose value is none, or does not go with the others.
     #[error("{key}: {reason}")]
     Together {
         /// The key.
@@ -282,6 +308,7 @@ impl File {
     /// [`ConfigError::Range`], [`ConfigError::Together`].
     pub fn check(self) -> Result<Config, ConfigError> {
         let stack = stack::stack(&self)?;
+        self.check_words()?;
         let limits = self.limits;
         let core = CoreConfig {
             trust: match self.trust {
@@ -318,6 +345,26 @@ impl File {
             sessions_per_uid_max: range("limits.sessions_per_uid_max", sessions, 1, 4096)?,
             core,
         })
+    }
+}
+
+impl File {
+    /// What would be found wrong only when it is used.
+    fn check_words(&self) -> Result<(), ConfigError> {
+        if let Some(address) = &self.metrics
+            && !address
+                .rsplit_once(':')
+                .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+        {
+            let reason = format!("{address:?} is no HOST:PORT, like 127.0.0.1:9184");
+            return Err(ConfigError::Together { key: "metrics", reason });
+        }
+        if let Some(level) = &self.log
+            && let Err(error) = logs::check(level)
+        {
+            return Err(ConfigError::Together { key: "log", reason: error.to_string() });
+        }
+        Ok(())
     }
 }
 

@@ -7,8 +7,9 @@ const DISTANCE_MAX: usize = 4;
 pub(super) fn of(word: &str, valid: &[&'static str]) -> Option<&'static str> {
     let word = word.replace('-', "_");
     let nearest = valid.iter().map(|candidate| (distance(&word, candidate), *candidate)).min()?;
-    // A short word changed in every letter is another word.
-    let is_alike = nearest.0 <= DISTANCE_MAX && nearest.0 < word.len();
+    // A word of which more than half is changed is another word.
+    let length = word.len().max(nearest.1.len());
+    let is_alike = nearest.0 <= DISTANCE_MAX && nearest.0 * 2 <= length;
     is_alike.then_some(nearest.1)
 }
 
@@ -54,7 +55,9 @@ mod tests {
     fn a_dash_is_an_underscore_and_nonsense_is_like_nothing() {
         let valid = ["session_group", "log"];
         assert_eq!(of("session-group", &valid), Some("session_group"));
+        assert_eq!(of("logs", &valid), Some("log"));
         assert_eq!(of("xyz", &valid), None);
+        assert_eq!(of("config", &valid), None);
         assert_eq!(of("completely_different", &valid), None);
     }
 }

@@ -48,7 +48,8 @@ pub(super) fn stack(file: &File) -> Result<StackConfig, ConfigError> {
         ];
         return match unused.iter().find(|(_, is_said)| *is_said) {
             Some((key, _)) => {
-                wrong(key, "goes with stack smoltcp; the kernel has its own".to_owned())
+                let reason = "is for stack smoltcp, and the stack is kernel: choose stack smoltcp, or leave it out";
+                wrong(key, reason.to_owned())
             }
             None => Ok(StackConfig::Kernel),
         };
@@ -63,30 +64,32 @@ pub(super) fn stack(file: &File) -> Result<StackConfig, ConfigError> {
     let said = file.address.as_deref().unwrap_or_default();
     if said.is_empty() || said.len() > ADDRESSES_MAX {
         let reason = format!(
-            "stack smoltcp needs 1 to {ADDRESSES_MAX} addresses, like 10.0.0.1/24; {} are said",
+            "stack smoltcp needs 1 to {ADDRESSES_MAX} addresses, like 10.0.0.1/24, and has {}",
             said.len()
         );
         return wrong("address", reason);
     }
-    let mut addresses = Vec::new();
+    let mut addresses: Vec<IpCidr> = Vec::new();
     for text in said {
-        match text.parse::<IpCidr>() {
-            Ok(address) if is_one_host(address.address()) => addresses.push(address),
-            _ => {
-                return wrong(
-                    "address",
-                    format!(
-                        "{text:?} is no host's address with the length of its network, like 10.0.0.1/24"
-                    ),
-                );
+        match address(text) {
+            Ok(new) if addresses.iter().any(|own| own.address() == new.address()) => {
+                return wrong("address", format!("{text:?} is there twice: leave one out"));
             }
+            Ok(new) => addresses.push(new),
+            Err(reason) => return wrong("address", reason),
         }
     }
     let gateway = file.gateway;
-    if let Some(gateway) = gateway
-        && !addresses.iter().any(|own| own.contains_addr(&gateway.into()))
-    {
-        return wrong("gateway", format!("{gateway} is in no network of the addresses"));
+    if let Some(gateway) = gateway {
+        if !addresses.iter().any(|own| own.contains_addr(&gateway.into())) {
+            let reason =
+                format!("{gateway} is in no network of the addresses: name a router that is");
+            return wrong("gateway", reason);
+        }
+        if addresses.iter().any(|own| own.address() == gateway.into()) {
+            let reason = format!("{gateway} is the card's own address: name the router's");
+            return wrong("gateway", reason);
+        }
     }
     let vlan = file.vlan;
     if let Some(number) = vlan {
@@ -118,7 +121,33 @@ fn buffers(file: &File) -> Result<BufferBytes, ConfigError> {
     })
 }
 
-fn is_one_host(address: IpAddress) -> bool {
-    let is_everybody = matches!(address, IpAddress::Ipv4(v4) if v4.is_broadcast());
-    address.is_unicast() && !IpAddr::from(address).is_loopback() && !is_everybody
+/// An address that a card can have, with the length of its network; or why it is none.
+fn address(text: &str) -> Result<IpCidr, String> {
+    let Ok(address) = text.parse::<IpCidr>() else {
+        return Err(match text.parse::<IpAddr>() {
+            Ok(lone) => {
+                let length = if lone.is_ipv4() { 24 } else { 64 };
+                format!("{text:?} lacks the length of its network, as in {lone}/{length}")
+            }
+            Err(_) => {
+                format!("{text:?} is no address with the length of its network, like 10.0.0.1/24")
+            }
+        });
+    };
+    let host = address.address();
+    let is_everybody = matches!(host, IpAddress::Ipv4(v4) if v4.is_broadcast());
+    if !host.is_unicast() || IpAddr::from(host).is_loopback() || is_everybody {
+        return Err(format!(
+            "{text:?} cannot be a card's: it needs the address of one host, and no loopback's"
+        ));
+    }
+    if let IpCidr::Ipv4(v4) = address
+        && let Some(broadcast) = v4.broadcast()
+        && (v4.address() == broadcast || v4.address() == v4.network().address())
+    {
+        return Err(format!(
+            "{text:?} is the first or the last address of its network, which stand for all of it: choose one between them"
+        ));
+    }
+    Ok(address)
 }

@@ -112,7 +112,14 @@ fn a_wrong_value_is_refused_with_the_valid_ones() {
     assert!(error("port = \"eth0\"").contains("tap:INTERFACE"));
     assert!(error("trust = \"blind\"").contains("use observed, or suback"));
     assert!(error("decision = \"dry\"").contains("use live, or shadow"));
+    assert!(error("older_sessions = \"maybe\"").contains("use possible, or none"));
     assert!(error("metrics = 5").contains("line 1"));
+    for none in ["9184", ":9184", "localhost", "localhost:http"] {
+        let text = error(&format!("metrics = \"{none}\""));
+        assert!(text.contains(none) && text.contains("HOST:PORT"), "{text}");
+    }
+    assert!(error("log = \"loud\"").contains("try error, warn"));
+    assert!(error("limits = 5").contains("a section [limits]"));
     assert!(error("nonsense").contains("card.toml"));
 }
 
@@ -152,7 +159,15 @@ fn a_stack_of_our_own_needs_a_port_and_addresses_and_the_kernel_s_none() {
     assert!(error(own).contains("tap:INTERFACE"));
     let on_port = format!("{own}port = \"tap:mq0\"\n");
     assert!(error(&on_port).contains("10.0.0.1/24"));
-    for none in ["10.0.0.1", "224.0.0.1/4", "0.0.0.0/0", "::1/128", "host/24"] {
+    for none in [
+        "10.0.0.1",
+        "224.0.0.1/4",
+        "0.0.0.0/0",
+        "::1/128",
+        "host/24",
+        "10.0.0.0/24",
+        "10.0.0.255/24",
+    ] {
         assert!(error(&format!("{on_port}address = [\"{none}\"]")).contains(none), "{none}");
     }
     let whole = format!("{on_port}address = [\"10.0.0.1/24\", \"fd00::1/64\"]\n");
@@ -162,6 +177,14 @@ fn a_stack_of_our_own_needs_a_port_and_addresses_and_the_kernel_s_none() {
         panic!("{whole}");
     };
     assert_eq!(addresses.len(), 2);
+    assert!(error(&format!("{on_port}address = [\"10.0.0.1\"]")).contains("as in 10.0.0.1/24"));
+    assert!(error(&format!("{on_port}address = \"10.0.0.1/24\"")).contains("a list in brackets"));
+    assert!(error(&whole.replace("fd00::1/64", "10.0.0.1/16")).contains("twice"));
+    assert!(error(&format!("{whole}gateway = \"10.0.0.1\"")).contains("own address"));
+    for point_to_point in ["10.0.0.0/31", "10.0.0.1/31", "10.0.0.0/32"] {
+        let text = format!("{on_port}address = [\"{point_to_point}\"]");
+        assert!(parse(&text).unwrap().check().is_ok(), "{point_to_point}");
+    }
     assert!(error(&format!("{whole}gateway = \"10.0.1.1\"")).contains("10.0.1.1"));
     assert!(parse(&format!("{whole}gateway = \"10.0.0.254\"")).unwrap().check().is_ok());
     assert!(error("port = \"tap:mq0\"").contains("stack smoltcp"));

@@ -15,6 +15,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Lines that may wait to be written.
@@ -33,6 +34,9 @@ pub enum LogError {
         /// What is wrong with it.
         error: tracing_subscriber::filter::ParseError,
     },
+    /// It would be taken for the name of a part of the program, and nothing would be logged.
+    #[error("{0:?} is no log level; try error, warn, info, debug or trace")]
+    Word(String),
     /// No thread.
     #[error("cannot start the thread that writes logs: {0}")]
     Thread(#[source] io::Error),
@@ -44,6 +48,23 @@ pub enum LogError {
 enum Item {
     Line(Vec<u8>),
     Flush(SyncSender<()>),
+}
+
+/// Whether a level is one, as people say it: a word alone is a level, and never the name of a part of the program.
+///
+/// # Errors
+/// [`LogError::Word`], [`LogError::Level`].
+pub fn check(level: &str) -> Result<(), LogError> {
+    let is_none =
+        |word: &&str| !word.contains(['=', '[']) && word.trim().parse::<LevelFilter>().is_err();
+    if let Some(word) = level.split(',').find(is_none) {
+        return Err(LogError::Word(word.to_owned()));
+    }
+    filter(level).map(drop)
+}
+
+fn filter(level: &str) -> Result<EnvFilter, LogError> {
+    EnvFilter::try_new(level).map_err(|error| LogError::Level { level: level.to_owned(), error })
 }
 
 /// The queue of lines.
@@ -59,8 +80,7 @@ impl Logs {
     /// # Errors
     /// See [`LogError`].
     pub fn start(level: &str) -> Result<Logs, LogError> {
-        let filter = EnvFilter::try_new(level)
-            .map_err(|error| LogError::Level { level: level.to_owned(), error })?;
+        let filter = filter(level)?;
         let (lines, items) = sync_channel(LINES_MAX);
         let logs = Logs { lines, dropped: Arc::default() };
         let dropped = Arc::clone(&logs.dropped);
@@ -159,5 +179,12 @@ mod tests {
     fn a_level_that_is_none_is_refused_with_those_that_are() {
         let error = Logs::start("dpu_server=loudly").err().unwrap().to_string();
         assert!(error.contains("loudly") && error.contains("trace"), "{error}");
+        for none in ["loud", "info,loud", "dpu_server=loudly"] {
+            let error = check(none).err().unwrap().to_string();
+            assert!(error.contains("loud") && error.contains("trace"), "{error}");
+        }
+        for level in ["info", "WARN", "off", "info,mqttshim_agent=debug"] {
+            assert!(check(level).is_ok(), "{level}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
-use mqttshim_agent::logs::Logs;
+use mqttshim_agent::logs::{self, Logs};
 use mqttshim_agent::{Agent, AgentConfig};
 use mqttshim_channel::emulated::Emulated;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -84,7 +84,7 @@ fn parse_channel(text: &str) -> Result<PathBuf, String> {
 
 fn main() -> ExitCode {
     let Command::Run(run) = Cli::parse().command;
-    let logs = match Logs::start(&run.log) {
+    let logs = match logs::check(&run.log).and_then(|()| Logs::start(&run.log)) {
         Ok(logs) => logs,
         Err(error) => {
             // A standard error that takes nothing leaves nobody to tell.

@@ -47,7 +47,9 @@ pub enum OpenError {
         owner: u32,
     },
     /// No such group.
-    #[error("there is no group {0:?} to give the session to; see --session-group")]
+    #[error(
+        "there is no group {0:?}: choose one of those that `getent group` lists with --session-group, or make it with groupadd"
+    )]
     Group(String),
     /// The process could not make what it needs.
     #[error("{what}: {errno}")]
