@@ -55,6 +55,10 @@ impl<A: Attach, S: Stack> Card<A, S> {
             }
             Input::Bind { request, session, token, uid, address, options } => {
                 let bound = self.bind(session, token, uid, address, &options);
+                if let Err(error) = bound {
+                    // Brokers say why they do not listen, and not that it is the card's addresses that count.
+                    tracing::info!(%address, %error, "not bound");
+                }
                 self.attach.reply(request, bound.map(Answer::Address));
             }
             Input::Listen { request, key, backlog, options } => {

@@ -76,6 +76,10 @@ pub(super) fn place(fd: RawFd, address: SocketAddr) -> Result<Entry, NotPlaced> 
         sessions::ensure(&mut state::lock(), program).map_err(NotPlaced::NoCard)?;
     let (slot, bound) =
         session.bind(address, &options.as_options()).map_err(|errno| match errno {
+            Errno::ADDRNOTAVAIL => {
+                say!(Info, "{address} cannot be bound: the card has no such address");
+                NotPlaced::Refused(errno)
+            }
             Errno::CONNRESET => NotPlaced::NoCard("the dpu-server is gone".into()),
             errno => NotPlaced::Refused(errno),
         })?;
