@@ -27,8 +27,11 @@ pub(crate) const HELP: &str = "\
 Examples:
   mqttshim systemd --server | sudo tee /etc/systemd/system/dpu-server.service
   sudo mkdir -p /etc/systemd/system/mosquitto.service.d
-  mqttshim systemd mosquitto.service | sudo tee /etc/systemd/system/mosquitto.service.d/mqttshim.conf
-  sudo systemctl daemon-reload && sudo systemctl enable --now dpu-server && sudo systemctl restart mosquitto
+  mqttshim systemd mosquitto.service |
+      sudo tee /etc/systemd/system/mosquitto.service.d/mqttshim.conf
+  sudo systemctl daemon-reload
+  sudo systemctl enable --now dpu-server
+  sudo systemctl restart mosquitto
 
 Settings of the service that keep the library from working are changed where adding a line does it, and named in a comment \
 (\"mend:\") where it does not. To take the service off the card again, remove the file.
@@ -171,6 +174,9 @@ mod tests {
     #[test]
     fn the_servers_unit_names_the_program_beside_this_one() {
         let text = server_unit(Some("/opt/mqttshim/bin/mqttshim".into()));
-        assert!(text.contains("ExecStart=/opt/mqttshim/bin/dpu-server run\n"), "{text}");
+        assert!(
+            text.contains("ExecStart=/opt/mqttshim/bin/dpu-server run --metrics 127.0.0.1:9184\n"),
+            "{text}"
+        );
     }
 }
