@@ -10,7 +10,7 @@ use crate::control::ServerArgs;
 
 /// Shown below the options.
 pub(crate) const HELP: &str = "\
-For when who may do what has changed and dpu-server could not see it: a database behind a trusted plugin, a clock. Until routes are
+For when who may do what has changed and dpu-server could not see it: a database behind a trusted plugin, a clock. Until routes are \
 learned anew, PUBLISHes go to the broker; nothing is lost. Who may ask: root, and the user dpu-server runs as.
 
 Examples:

@@ -17,17 +17,18 @@ Examples:
   mqttshim sessions forget pump-7          what pump-7 subscribed to counts no more
   mqttshim sessions forget --all           so for every client that is offline
 
-A session that is offline (clean start off, or a session expiry) keeps every PUBLISH that matches it with the broker, which may
+A session that is offline (clean start off, or a session expiry) keeps every PUBLISH that matches it with the broker, which may \
 keep the message for it. dpu-server forgets it when it expires, when its client comes back with a clean start, or when told so here.
+
 Who may ask: root, and the user dpu-server runs as.
 
 Exit status: 0 done; 1 not done, said on standard error; 2 wrong usage.";
 
 /// Shown below the options of `forget`.
 const FORGET_HELP: &str = "\
-Forget a session that the broker has dropped by itself (mosquitto's persistent_client_expiration, or by hand), or whose messages
-do not matter. As long as the broker does keep it, it gets none of the messages the card distributes. When its client comes back,
-and the broker goes on with the session, dpu-server knows nothing of its subscriptions: every PUBLISH goes to the broker until that
+Forget a session that the broker has dropped by itself (mosquitto's persistent_client_expiration, or by hand), or whose messages \
+do not matter. As long as the broker does keep it, it gets none of the messages the card distributes. When its client comes back, \
+and the broker goes on with the session, dpu-server knows nothing of its subscriptions: every PUBLISH goes to the broker until that \
 session ends. Connected clients are never forgotten.
 
 --all also tells dpu-server that the broker keeps no session from before it (dpu-server run --older-sessions).
