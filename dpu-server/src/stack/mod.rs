@@ -5,8 +5,8 @@
 //!                    card ──► send(Batch): all dirty outboxes at once ──► Sent, one a connection
 //! ```
 //!
-//! Two implementations: [`kernel`] (the machine's own sockets) and [`memory`] (both ends in one process, for tests). The
-//! caller gives out the keys, so one number names a socket here, in the card and in the MQTT core. An operation on a key
+//! Three implementations: [`kernel`] (the machine's own sockets), [`smoltcp`] (TCP/IP of our own on a port) and [`memory`] (both
+//! ends in one process, for tests). The caller gives out the keys, so one number names a socket here, in the card and in the MQTT core. An operation on a key
 //! that is not open fails with `EBADF` and touches nothing else.
 //!
 //! Readiness is edge-like: an event says that something changed, and the caller tries until the answer is "empty" or
