@@ -126,6 +126,17 @@ mod tests {
     }
 
     #[test]
+    fn a_measurement_of_nothing_is_wrong_usage() {
+        let parse = |words: &[&str]| Cli::try_parse_from(["mqttshim", "bench"].iter().chain(words));
+        for nothing in [&["fanout"][..], &["echo"], &["connect"], &["hold"]] {
+            let error = parse(nothing).unwrap_err();
+            assert!(error.exit_code() == 2 && error.to_string().contains("--target"), "{error}");
+        }
+        assert!(parse(&["fanout", "--bare-send"]).is_ok());
+        assert!(parse(&["fanout", "--ready-frames", "mem"]).is_ok());
+    }
+
+    #[test]
     fn impossible_settings_of_a_measurement_are_refused() {
         let fails = |more: &[&str]| {
             let start = ["mqttshim", "bench", "fanout", "--target", "a=1883"];

@@ -15,10 +15,13 @@ use super::target::Target;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
     /// One publisher, N subscribers: time until the last subscriber has the message
-    #[command(after_long_help = FANOUT_HELP)]
+    #[command(
+        after_long_help = FANOUT_HELP,
+        mut_arg("targets", |it| it.required_unless_present_any(["bare_send", "ready_frames"]))
+    )]
     Fanout(FanoutArgs),
     /// Every connection publishes to itself: throughput of what is not distributed
-    #[command(after_long_help = ECHO_HELP)]
+    #[command(after_long_help = ECHO_HELP, mut_arg("targets", |it| it.required(true)))]
     Echo(EchoArgs),
     /// One client after another connects, is greeted and leaves: connections a second
     Connect(ConnectArgs),
@@ -92,7 +95,7 @@ pub(crate) struct CommonArgs {
     /// Bytes of payload, at least 8
     #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u32).range(8..=1_048_576))]
     pub(super) payload: u32,
-    /// Quality of service of publisher and subscribers
+    /// Quality of service of publisher and subscribers [default: 0 for fanout, 1 for echo]
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..=1))]
     pub(super) qos: Option<u8>,
     /// Counted time for each target at each size
