@@ -195,7 +195,7 @@ pub enum ConfigError {
         error: std::io::Error,
     },
     /// It is no TOML, or a value has the wrong type.
-    #[error("{}: {error}", path.display())]
+    #[error("{}: {}", path.display(), plain(error))]
     Parse {
         /// The file.
         path: PathBuf,
@@ -224,6 +224,20 @@ pub enum ConfigError {
         /// The most.
         max: u64,
     },
+}
+
+/// What a parser says, without the names of types.
+fn plain(error: &toml::de::Error) -> String {
+    const WORDS: [(&str, &str); 4] = [
+        ("expected usize", "expected a whole number"),
+        ("expected u64", "expected a whole number"),
+        ("expected u32", "expected a whole number"),
+        ("expected u16", "expected a whole number up to 65535"),
+    ];
+    let message = error.message();
+    let plain =
+        WORDS.iter().fold(message.to_owned(), |text, (type_, word)| text.replace(type_, word));
+    error.to_string().trim_end().replace(message, &plain)
 }
 
 /// Everything the program needs to know.

@@ -120,6 +120,8 @@ fn a_wrong_value_is_refused_with_the_valid_ones() {
     }
     assert!(error("log = \"loud\"").contains("try error, warn"));
     assert!(error("limits = 5").contains("a section [limits]"));
+    assert!(error("vlan = 70000").ends_with("expected a whole number up to 65535"));
+    assert!(error("[limits]\nsockets_max = -5").ends_with("expected a whole number"));
     assert!(error("nonsense").contains("card.toml"));
 }
 
