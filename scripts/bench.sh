@@ -12,9 +12,15 @@
 #   large connect the same with 60 kB payloads; one client after another
 #   idle          CPU time of broker and card while nobody says anything
 #   cores         the MQTT core by itself, and our own TCP/IP by itself
-# As root, in a network namespace of its own. DURATION: seconds a step (10). OUT: folder for JSON and HTML (.cache/bench).
+# scripts/bench.sh [STEP…], all if none is named. As root, once built, in a network namespace of its own. DURATION: seconds a step (10).
+# OUT: folder for JSON and HTML (.cache/bench).
 set -eu
 cd "$(dirname "$0")/.."
+all="wire kernel qos1 mem xdp hold loss trust echo busy large connect idle cores"
+steps=${*:-$all}
+for step in $steps; do
+  case " $all " in *" $step "*) ;; *) echo "bench: no step $step; there are $all" >&2; exit 2 ;; esac
+done
 [ "$(id -u)" = 0 ] || { echo "bench: raw frames and a namespace need root" >&2; exit 1; }
 if [ -z "${MQTTSHIM_BENCH_INSIDE:-}" ]; then
   MQTTSHIM_BENCH_INSIDE=1 exec unshare --net -- "$0" "$@"
@@ -23,8 +29,8 @@ fi
 ip link set lo up
 duration=${DURATION:-10}
 out=${OUT:-.cache/bench}
-steps=${*:-wire kernel qos1 mem xdp hold loss trust echo busy large connect idle cores}
 mkdir -p "$out"
+[ -x "$release/dpu-server" ] || { echo "bench: $release/dpu-server is not there; 'make build' makes it" >&2; exit 1; }
 
 config installed 11883 0.0.0.0
 config fair 11884 0.0.0.0 'set_tcp_nodelay true' 'allow_duplicate_messages true'
@@ -139,6 +145,5 @@ for step in $steps; do
     connect) run connect "${fair[@]}" --duration "$duration" --json "$out/connect.json" ;;
     idle) idle "$fair_pid" "$through" "$through_server" ;;
     cores) cargo bench -q -p dpu-server --bench mqtt; cargo bench -q -p dpu-server --bench stack ;;
-    *) echo "bench: no step $step; there are wire kernel qos1 mem xdp hold loss trust echo busy large connect idle cores" >&2; exit 2 ;;
   esac
 done
