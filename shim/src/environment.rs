@@ -9,8 +9,8 @@ use std::sync::OnceLock;
 
 use crate::log::{self, Level, say};
 
-/// Variables of ours, the tools' included.
-const KNOWN: [&str; 8] = [
+/// Variables of ours, the tools' and the agent's included.
+const KNOWN: [&str; 9] = [
     "MQTTSHIM_LISTEN",
     "MQTTSHIM_RULES",
     "MQTTSHIM_SESSION",
@@ -19,6 +19,7 @@ const KNOWN: [&str; 8] = [
     "MQTTSHIM_TRACE",
     "MQTTSHIM_EPOLL",
     "MQTTSHIM_LIBRARY",
+    "MQTTSHIM_AGENT_LOG",
 ];
 /// Ports whose listeners are offloaded where nothing else is said: MQTT's own, by IANA.
 const LISTEN_DEFAULT: &str = "1883";

@@ -102,11 +102,13 @@ fn an_unknown_variable_is_warned_of_when_a_session_is_to_be_opened() {
     let (folder, program) = stage();
     let card = Card::start(folder.path());
     let mut command = offloaded(&folder, &program);
-    let server = Server::start(command.env("MQTTSHIM_LISEN", "1"), "in_use");
+    command.env("MQTTSHIM_LISEN", "1").env("MQTTSHIM_AGENT_LOG", "debug");
+    let server = Server::start(&mut command, "in_use");
     assert_echo(server.connect());
     let (status, errors) = server.finish();
     assert!(status.success(), "{errors}");
     assert!(errors.ends_with("did you mean MQTTSHIM_LISTEN?\n"), "{errors}");
+    assert!(!errors.contains("MQTTSHIM_AGENT_LOG"), "the agent's: {errors}");
     drop(card);
 }
 

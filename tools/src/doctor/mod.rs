@@ -143,8 +143,8 @@ fn release(path: &Path) -> Finding {
     }
 }
 
-/// Every variable the library or this program reads.
-const VARIABLES: [&str; 8] = [
+/// Every variable the library, the agent or this program reads.
+const VARIABLES: [&str; 9] = [
     "MQTTSHIM_LISTEN",
     "MQTTSHIM_RULES",
     "MQTTSHIM_SESSION",
@@ -153,6 +153,7 @@ const VARIABLES: [&str; 8] = [
     "MQTTSHIM_TRACE",
     "MQTTSHIM_EPOLL",
     "MQTTSHIM_LIBRARY",
+    "MQTTSHIM_AGENT_LOG",
 ];
 
 /// Variables that steer the library, and those that only look as if.
