@@ -1830,6 +1830,8 @@ impl<'a> Socket<'a> {
         } else {
             window_start
         };
+        // The window of a SYN is not scaled, so that it was less than it seems; nothing lies beyond the buffer.
+        let window_end = window_end.min(window_start + self.rx_buffer.window());
         let segment_start = repr.seq_number;
         let segment_end = repr.seq_number + repr.payload.len();
 
@@ -5618,6 +5620,39 @@ mod test {
         s.close();
         assert_eq!(s.state, State::FinWait1);
         sanity!(s, socket_fin_wait_1());
+    }
+
+    #[test]
+    fn test_established_segment_beyond_buffer_after_unscaled_window() {
+        let mut s = socket_with_buffer_sizes(64, 200_000);
+        s.state = State::Listen;
+        s.listen_endpoint = LISTEN_END;
+        send!(
+            s,
+            TcpRepr {
+                control: TcpControl::Syn,
+                seq_number: REMOTE_SEQ,
+                ack_number: None,
+                window_scale: Some(0),
+                ..SEND_TEMPL
+            }
+        );
+        assert_eq!(dispatched(&mut s, Instant::ZERO), [(LOCAL_SEQ, u16::MAX, vec![])]);
+        let ack =
+            TcpRepr { seq_number: REMOTE_SEQ + 1, ack_number: Some(LOCAL_SEQ + 1), ..SEND_TEMPL };
+        send!(s, ack);
+        // Half of it fits; the rest of the buffer follows.
+        let segment = TcpRepr { seq_number: REMOTE_SEQ + 1 + 199_000, payload: &[2; 2000], ..ack };
+        assert!(send(&mut s, Instant::ZERO, &segment).is_some());
+        for at in 0..199 {
+            let seq_number = REMOTE_SEQ + 1 + at * 1000;
+            send(&mut s, Instant::ZERO, &TcpRepr { seq_number, payload: &[1; 1000], ..ack });
+        }
+        assert_eq!(s.recv_queue(), 200_000);
+        let mut data = vec![0; 200_000];
+        assert_eq!(s.recv_slice(&mut data), Ok(200_000));
+        assert!(data[..199_000].iter().all(|octet| *octet == 1));
+        assert!(data[199_000..].iter().all(|octet| *octet == 2));
     }
 
     #[test]
