@@ -1989,7 +1989,9 @@ impl<'a> Socket<'a> {
 
         // If a FIN is received at the end of the current segment, but
         // we have a hole in the assembler before the current segment, disregard this FIN.
-        if control == TcpControl::Fin && window_start < segment_start {
+        // So do we if the octets before it reach beyond the window: they have yet to come.
+        if control == TcpControl::Fin && (window_start < segment_start || window_end < segment_end)
+        {
             tcp_trace!(
                 "ignoring FIN because we don't have full data yet. window_start={} segment_start={}",
                 window_start,
@@ -5653,6 +5655,26 @@ mod test {
         assert_eq!(s.recv_slice(&mut data), Ok(200_000));
         assert!(data[..199_000].iter().all(|octet| *octet == 1));
         assert!(data[199_000..].iter().all(|octet| *octet == 2));
+    }
+
+    #[test]
+    fn test_established_fin_beyond_window() {
+        let mut s = socket_established();
+        let fin = TcpRepr {
+            control: TcpControl::Fin,
+            seq_number: REMOTE_SEQ + 1,
+            ack_number: Some(LOCAL_SEQ + 1),
+            payload: &[7; 70],
+            ..SEND_TEMPL
+        };
+        send!(s, fin);
+        assert_eq!((s.state, s.receive_next()), (State::Established, REMOTE_SEQ + 1 + 64));
+        assert_eq!(dispatched(&mut s, Instant::ZERO).len(), 1);
+        assert_eq!(s.recv_slice(&mut [0; 64]), Ok(64));
+        assert_eq!(dispatched(&mut s, Instant::ZERO).len(), 1);
+        send!(s, fin);
+        assert_eq!((s.state, s.receive_next()), (State::CloseWait, REMOTE_SEQ + 1 + 70 + 1));
+        assert_eq!(s.recv_slice(&mut [0; 64]), Ok(6));
     }
 
     #[test]
