@@ -2967,7 +2967,8 @@ impl<'a> Socket<'a> {
             tcp_trace!("sending {}", flags);
         }
 
-        if repr.segment_len() == 0 && repr.control != TcpControl::Rst {
+        // A RST with another number is not believed (RFC 5961 3.2).
+        if repr.segment_len() == 0 {
             repr.seq_number = self.send_next_ever();
         }
 
@@ -5675,6 +5676,22 @@ mod test {
         send!(s, fin);
         assert_eq!((s.state, s.receive_next()), (State::CloseWait, REMOTE_SEQ + 1 + 70 + 1));
         assert_eq!(s.recv_slice(&mut [0; 64]), Ok(6));
+    }
+
+    #[test]
+    fn test_established_abort_after_time_out() {
+        let mut s = socket_established();
+        s.remote_mss = 6;
+        s.set_nagle_enabled(false);
+        s.send_slice(b"abcdef123456").unwrap();
+        assert_eq!(dispatched(&mut s, Instant::ZERO).len(), 2);
+        // The remote end has all of it; its acknowledgement is lost, and less is sent again than there was.
+        s.remote_win_len = 6;
+        let again = dispatched(&mut s, Instant::from_secs(1));
+        assert_eq!(again, [(LOCAL_SEQ + 1, 64, b"abcdef".to_vec())]);
+        s.abort();
+        let reset = dispatched(&mut s, Instant::from_secs(1));
+        assert_eq!(reset, [(LOCAL_SEQ + 1 + 12, 64, vec![])]);
     }
 
     #[test]
