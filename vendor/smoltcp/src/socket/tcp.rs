@@ -2726,9 +2726,12 @@ impl<'a> Socket<'a> {
         } else if self.timer.should_zero_window_probe(cx.now()) {
             tcp_trace!("sending zero-window probe");
         } else if self.timer.should_close(cx.now()) {
-            // If we have spent enough time in the TIME-WAIT state, close the socket.
+            // If we have spent enough time in the TIME-WAIT state, close the socket. What was
+            // received can be read all the same.
             tcp_trace!("TIME-WAIT timer expired");
-            self.reset();
+            self.set_state(State::Closed);
+            self.tuple = None;
+            self.timer = Timer::new();
             return Ok(());
         } else {
             return Ok(());
@@ -6049,6 +6052,29 @@ mod test {
         assert_eq!(s.state, State::TimeWait);
         recv_nothing!(s, time 60_000);
         assert_eq!(s.state, State::Closed);
+    }
+
+    #[test]
+    fn test_time_wait_timeout_keeps_what_was_received() {
+        let mut s = socket_fin_wait_2();
+        send!(
+            s,
+            TcpRepr {
+                control: TcpControl::Fin,
+                seq_number: REMOTE_SEQ + 1,
+                ack_number: Some(LOCAL_SEQ + 1 + 1),
+                payload: &b"abcdef"[..],
+                ..SEND_TEMPL
+            }
+        );
+        assert_eq!(s.state, State::TimeWait);
+        assert_eq!(dispatched(&mut s, Instant::ZERO).len(), 1);
+        recv_nothing!(s, time 60_000);
+        assert_eq!(s.state, State::Closed);
+        let TestSocket { socket, cx } = &mut s;
+        assert_eq!(socket.poll_at(cx), PollAt::Ingress);
+        assert_eq!(s.recv(|data| (data.len(), data.to_vec())), Ok(b"abcdef".to_vec()));
+        assert_eq!(s.recv(|data| (0, data.len())), Err(RecvError::Finished));
     }
 
     // =========================================================================================//
