@@ -29,7 +29,7 @@ pub(super) enum Arrival<'a> {
     Segment(Segment<'a>),
     /// Something else that may be answered: ICMP, UDP.
     Other,
-    /// Nothing to be answered: broken, cut, a fragment, from nobody or to many.
+    /// Nothing to be answered: broken, cut, a fragment, behind extension headers, from nobody or to many.
     Broken,
 }
 
@@ -109,8 +109,14 @@ fn ipv6(packet: &[u8], checksums: Checksums) -> Arrival<'_> {
     if from.is_multicast() || from.is_loopback() {
         return Arrival::Broken;
     }
-    if ip.next_header() != IpProtocol::Tcp {
-        return Arrival::Other;
+    match ip.next_header() {
+        IpProtocol::Tcp => {}
+        // Whoever answers for nobody would look behind these, and reset the connection of a segment that is there.
+        IpProtocol::HopByHop
+        | IpProtocol::Ipv6Route
+        | IpProtocol::Ipv6Frag
+        | IpProtocol::Ipv6Opts => return Arrival::Broken,
+        _ => return Arrival::Other,
     }
     let at = ip.header_len()..ip.total_len();
     tcp(packet, at, IpAddr::V6(from), IpAddr::V6(to), checksums)

@@ -7,6 +7,7 @@ mod floods;
 mod hand;
 mod handshakes;
 mod lanes;
+mod headers;
 mod links;
 mod lives;
 mod memory;
