@@ -8,8 +8,10 @@
 use std::ops::RangeInclusive;
 
 use smoltcp::socket::tcp::Socket;
+use smoltcp::wire::TcpRepr;
 
 use super::connection::{Buffers, Connection};
+use super::guard::distance;
 
 /// How many bytes buffers take, at most.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -90,13 +92,15 @@ impl Budget {
         takes
     }
 
-    /// Whether a connection may receive so many bytes more.
-    pub(super) fn takes(&mut self, bytes: usize, socket: &Socket<'_>) -> bool {
-        if bytes == 0 || !self.is_exhausted() {
+    /// Whether a connection may receive a segment. A buffer has memory for what has yet to come before it, too.
+    pub(super) fn takes(&mut self, segment: &TcpRepr<'_>, socket: &Socket<'_>) -> bool {
+        if segment.payload.is_empty() || !self.is_exhausted() {
             return true;
         }
+        let begins = i64::from(distance(socket.receive_next(), segment.seq_number));
+        let ends = usize::try_from(begins + segment.payload.len() as i64).unwrap_or(0);
         let room = socket.buffer_storage().0.max(FLOOR_BYTES);
-        let takes = socket.recv_queue() + bytes <= room;
+        let takes = socket.recv_queue() + ends <= room;
         self.dropped += u64::from(!takes);
         takes
     }

@@ -210,7 +210,7 @@ impl Tcp {
                 Verdict::Challenge => segment.make_probe(place.expected, place.unacknowledged),
             }
         }
-        if !self.budget.takes(segment.says.payload.len(), &connection.socket) {
+        if !self.budget.takes(&segment.says, &connection.socket) {
             return Outcome::Dropped;
         }
         let state = connection.socket.state();

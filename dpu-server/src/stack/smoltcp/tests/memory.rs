@@ -67,6 +67,34 @@ fn at_the_bound_nobody_is_let_in_and_everybody_who_is_there_goes_on_slowly() {
 }
 
 #[test]
+fn bytes_that_lie_far_ahead_take_no_memory_beyond_the_bound() {
+    let mut hand = Hand::new();
+    hand.tcp.bound_buffers(&BufferBytes { total_max: 65_536, ..BufferBytes::default() });
+    let clients: Vec<_> = (40_000..40_050)
+        .map(|port| {
+            hand.from.set_port(port);
+            let theirs = hand.says(said("S", 10, 0, b""))[0].sequence.wrapping_add(1);
+            hand.says(said("A", 11, theirs, b""));
+            (port, theirs)
+        })
+        .collect();
+    for (port, theirs) in &clients {
+        hand.from.set_port(*port);
+        hand.says(said("A", 11 + 60_000, *theirs, b"far ahead"));
+    }
+    // The first ones find room for all that lies before.
+    assert!(hand.tcp.budget.bytes <= 2 * 65_536, "{}", hand.tcp.budget.bytes);
+    assert_eq!(hand.tcp.budget.dropped, 48);
+    // What was acknowledged already is acknowledged again all the same.
+    let (port, theirs) = clients[49];
+    hand.from.set_port(port);
+    hand.says(said("A", 11, theirs, &[7; 2000]));
+    hand.waits(milliseconds(20));
+    let answer = hand.says(said("A", 11, theirs, &[7; 2000]));
+    assert_eq!((answer.len(), answer[0].acknowledged), (1, 2011));
+}
+
+#[test]
 fn a_connection_keeps_a_small_buffer_while_it_is_busy_and_not_when_it_rests() {
     let mut hand = Hand::new();
     hand.connects(10);
