@@ -8,10 +8,10 @@ use std::time::Duration;
 use rustix::io::Errno;
 use smoltcp::socket::tcp;
 use smoltcp::time;
-use smoltcp::wire::TcpSeqNumber as Number;
+use smoltcp::wire::{TcpRepr, TcpSeqNumber as Number};
 
 use super::clock;
-use super::guard::{Place, Told};
+use super::guard::{Place, Told, distance};
 use super::listener::Name;
 use super::options::{Effects, KeepAlive};
 use super::segment::Flow;
@@ -56,6 +56,8 @@ pub(super) enum Stage {
 pub(super) struct Connection {
     /// Where its frames go; `None` while the neighbour is asked for.
     pub(super) mac: Option<Mac>,
+    /// That is where its segments come from: the client connected.
+    pub(super) follows: bool,
     /// It is on the list of those that have something to send.
     pub(super) is_dirty: bool,
     /// For how long acknowledgements may be missing, by smoltcp's clock.
@@ -119,6 +121,7 @@ impl Connection {
             name: Name { address: flow.local, is_listening: false, ..name },
             connect_patience: HANDSHAKE,
             mac,
+            follows: mac.is_some(),
             stage,
             serial: 0,
             key: None,
@@ -151,6 +154,19 @@ impl Connection {
             Stage::Queued(_) | Stage::Held => self.keep_alive.map(|it| it.patience()),
         };
         self.socket.set_timeout(bound.map(clock::dilate));
+    }
+
+    /// Sends to where a segment came from that only its client can have made.
+    pub(super) fn follow(&mut self, place: &Place, says: &TcpRepr<'_>, from: Mac) {
+        if self.mac == Some(from) || !self.follows || !place.accepts(says) {
+            return;
+        }
+        // What was sent, and a FIN.
+        let most = self.socket.send_queue() + 1;
+        let ahead = says.ack_number.map(|number| distance(place.unacknowledged, number));
+        if ahead.is_some_and(|ahead| usize::try_from(ahead).is_ok_and(|it| it <= most)) {
+            self.mac = Some(from);
+        }
     }
 
     /// Lets it follow the options of its socket.

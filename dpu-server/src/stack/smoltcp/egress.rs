@@ -136,6 +136,7 @@ impl Tcp {
         self.wheel.advance(now.as_millis() as u64, &mut due);
         for entry in due.drain(..) {
             if self.connections.lane_mut(entry.id).disarm(entry.at) {
+                self.seek_again(now, entry.id);
                 self.schedule(now, entry.id);
                 self.shrink(now, entry.id);
             }

@@ -102,7 +102,7 @@ fn judge_reset(says: &TcpRepr<'_>, place: &Place) -> Verdict {
 
 impl Place {
     /// Whether any of a segment is what may come next (RFC 9293 §3.4, table 6).
-    fn accepts(&self, says: &TcpRepr<'_>) -> bool {
+    pub(super) fn accepts(&self, says: &TcpRepr<'_>) -> bool {
         let begins = distance(self.expected, says.seq_number);
         let ends = i64::from(begins) + says.payload.len() as i64;
         i64::from(begins) < self.receive_window.max(1) as i64 && ends >= 0

@@ -24,6 +24,8 @@ const IPV6: [u8; 2] = [0x86, 0xdd];
 const ARP_BYTES: usize = 28;
 /// Neighbours that are remembered; beyond it, all are asked for again.
 const NEIGHBORS_MAX: usize = 1024;
+/// For how long what a neighbour said is believed (RFC 1122 §2.3.2.1: a minute).
+const FRESH: Duration = Duration::from_secs(60);
 /// A neighbour is asked for so often (RFC 4861 §10: MAX_UNICAST_SOLICIT), so far apart (RETRANS_TIMER; RFC 1122 §2.3.2.1).
 pub(super) const ASKS_MAX: u32 = 3;
 pub(super) const ASK_INTERVAL: Duration = Duration::from_secs(1);
@@ -66,7 +68,8 @@ pub(super) struct Link {
     mac: Mac,
     addresses: Vec<IpCidr>,
     gateway: Option<IpAddr>,
-    known: HashMap<IpAddr, Mac>,
+    /// Where neighbours are, and when they said so.
+    known: HashMap<IpAddr, (Mac, Duration)>,
 }
 
 impl Link {
@@ -99,14 +102,25 @@ impl Link {
         Header { to, from: self.mac }
     }
 
-    /// Where a neighbour is, if that is known.
+    /// Where a neighbour is, or was, if that is known.
     pub(super) fn neighbor(&self, address: IpAddr) -> Option<Mac> {
-        self.known.get(&address).copied()
+        self.known.get(&address).map(|(mac, _)| *mac)
+    }
+
+    /// Whether it said so not long ago.
+    pub(super) fn is_fresh(&self, now: Duration, address: IpAddr) -> bool {
+        self.known.get(&address).is_some_and(|(_, told)| now.saturating_sub(*told) < FRESH)
+    }
+
+    /// A neighbour does not answer any more.
+    pub(super) fn forget(&mut self, address: IpAddr) {
+        self.known.remove(&address);
     }
 
     /// Takes a frame: answers what asks for the card, and learns from what answers it.
     pub(super) fn receive<'a>(
         &mut self,
+        now: Duration,
         frame: &'a mut [u8],
         out: &mut impl Transmit,
     ) -> Frame<'a> {
@@ -119,9 +133,9 @@ impl Link {
             return Frame::Done;
         }
         match [header[12], header[13]] {
-            ARP => self.arp(packet, from, out),
+            ARP => self.arp(now, packet, from, out),
             IPV4 if packet[0] >> 4 == 4 => return Frame::Packet(packet, from),
-            IPV6 if packet[0] >> 4 == 6 && !self.discovery(packet, from, out) => {
+            IPV6 if packet[0] >> 4 == 6 && !self.discovery(now, packet, from, out) => {
                 return Frame::Packet(packet, from);
             }
             _ => {}
@@ -129,14 +143,21 @@ impl Link {
         Frame::Done
     }
 
-    fn learn(&mut self, address: IpAddr, mac: Mac) {
+    fn learn(&mut self, now: Duration, address: IpAddr, mac: Mac) {
         if self.known.len() >= NEIGHBORS_MAX {
             self.known.clear();
         }
-        self.known.insert(address, mac);
+        self.known.insert(address, (mac, now));
     }
 
-    fn arp(&mut self, packet: &[u8], from: Mac, out: &mut impl Transmit) {
+    /// The same of a neighbour that is known already: it may tell all that it has moved (RFC 826, RFC 4861 §7.2.3).
+    fn update(&mut self, now: Duration, address: IpAddr, mac: Mac) {
+        if let Some(known) = self.known.get_mut(&address) {
+            *known = (mac, now);
+        }
+    }
+
+    fn arp(&mut self, now: Duration, packet: &[u8], from: Mac, out: &mut impl Transmit) {
         let Ok(packet) = ArpPacket::new_checked(packet) else { return };
         let Ok(ArpRepr::EthernetIpv4 {
             operation,
@@ -148,6 +169,10 @@ impl Link {
         else {
             return;
         };
+        let source = IpAddr::V4(source_protocol_addr);
+        if source_hardware_addr.is_unicast() {
+            self.update(now, source, source_hardware_addr.0);
+        }
         if !self.is_own(IpAddr::V4(target_protocol_addr)) {
             return;
         }
@@ -163,7 +188,7 @@ impl Link {
                 );
             }
             ArpOperation::Reply if source_hardware_addr.is_unicast() => {
-                self.learn(IpAddr::V4(source_protocol_addr), source_hardware_addr.0);
+                self.learn(now, source, source_hardware_addr.0);
             }
             _ => {}
         }
@@ -219,7 +244,13 @@ impl Link {
     }
 
     /// Whether the packet was of neighbour discovery, and so is dealt with.
-    fn discovery(&mut self, packet: &[u8], from: Mac, out: &mut impl Transmit) -> bool {
+    fn discovery(
+        &mut self,
+        now: Duration,
+        packet: &[u8],
+        from: Mac,
+        out: &mut impl Transmit,
+    ) -> bool {
         let Ok(ip) = Ipv6Packet::new_checked(packet) else { return false };
         if ip.next_header() != IpProtocol::Icmpv6 {
             return false;
@@ -235,15 +266,20 @@ impl Link {
         if ip.hop_limit() != HOP_LIMIT {
             return true;
         }
+        let told = |lladdr: Option<RawHardwareAddress>| {
+            lladdr.and_then(|raw| <Mac>::try_from(raw.as_bytes()).ok())
+        };
         match repr {
-            NdiscRepr::NeighborSolicit { target_addr, .. }
-                if self.is_own(IpAddr::V6(target_addr)) =>
-            {
-                self.advertise(target_addr, source, from, out);
+            NdiscRepr::NeighborSolicit { target_addr, lladdr } => {
+                if let Some(mac) = told(lladdr) {
+                    self.update(now, IpAddr::V6(source), mac);
+                }
+                if self.is_own(IpAddr::V6(target_addr)) {
+                    self.advertise(target_addr, source, from, out);
+                }
             }
             NdiscRepr::NeighborAdvert { target_addr, lladdr, .. } => {
-                let told = lladdr.and_then(|raw| <Mac>::try_from(raw.as_bytes()).ok());
-                self.learn(IpAddr::V6(target_addr), told.unwrap_or(from));
+                self.learn(now, IpAddr::V6(target_addr), told(lladdr).unwrap_or(from));
             }
             _ => {}
         }

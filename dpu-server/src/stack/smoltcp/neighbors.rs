@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
+use super::connection::Stage;
 use super::link::{ASK_INTERVAL, ASKS_MAX};
 use super::tcp::Tcp;
 use mqttshim_port::Transmit;
@@ -21,26 +22,38 @@ pub(super) struct Search {
 }
 
 impl Tcp {
-    /// Finds where a connection's frames go, at once or by asking.
+    /// Finds where a connection's frames go, at once or by asking. Whoever has been silent for long is asked whether it has moved; until
+    /// it answers, frames go where it was.
     pub(super) fn seek(&mut self, now: Duration, id: u32) {
         let connection = &mut self.connections[id];
         let Some(hop) = self.link.next_hop(connection.flow.remote.ip()) else { return };
-        connection.mac = self.link.neighbor(hop);
-        if connection.mac.is_some() {
-            return self.soil(id);
-        }
         let waiter = (id, connection.serial);
+        if let Some(mac) = self.link.neighbor(hop) {
+            connection.mac = Some(mac);
+            self.soil(id);
+            if self.link.is_fresh(now, hop) {
+                return;
+            }
+        }
         match self.searches.iter_mut().find(|search| search.hop == hop) {
             Some(search) => search.waiting.push(waiter),
             None => self.searches.push(Search { hop, asked: 0, next: now, waiting: vec![waiter] }),
         }
     }
 
+    /// The same of a connection of the card's own on which something is due.
+    pub(super) fn seek_again(&mut self, now: Duration, id: u32) {
+        if self.connections.get(id).is_some_and(|it| it.mac.is_some() && !it.follows) {
+            self.seek(now, id);
+        }
+    }
+
     /// A frame may have told where a neighbour is.
-    pub(super) fn found(&mut self) {
+    pub(super) fn found(&mut self, now: Duration) {
         let mut at = 0;
         while let Some(search) = self.searches.get(at) {
-            let Some(mac) = self.link.neighbor(search.hop) else {
+            let told = self.link.neighbor(search.hop);
+            let Some(mac) = told.filter(|_| self.link.is_fresh(now, search.hop)) else {
                 at += 1;
                 continue;
             };
@@ -67,7 +80,9 @@ impl Tcp {
                 self.link.ask(search.hop, out);
                 at += 1;
             } else {
-                for (id, serial) in self.searches.swap_remove(at).waiting {
+                let search = self.searches.swap_remove(at);
+                self.link.forget(search.hop);
+                for (id, serial) in search.waiting {
                     self.is_unreachable(id, serial);
                 }
             }
@@ -77,6 +92,7 @@ impl Tcp {
     fn is_unreachable(&mut self, id: u32, serial: u64) {
         if let Some(connection) = self.connections.get_mut(id)
             && connection.serial == serial
+            && connection.stage == Stage::Connecting
         {
             connection.error = Some(Errno::HOSTUNREACH);
             self.tell(id);

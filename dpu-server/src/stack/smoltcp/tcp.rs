@@ -132,8 +132,8 @@ impl Tcp {
 
     /// A frame arrived.
     pub(super) fn frame(&mut self, now: Duration, frame: &mut [u8], out: &mut impl Transmit) {
-        let Frame::Packet(packet, from) = self.link.receive(frame, out) else {
-            return self.found();
+        let Frame::Packet(packet, from) = self.link.receive(now, frame, out) else {
+            return self.found(now);
         };
         let packet = &*packet;
         match arrival(packet, self.capabilities.checksums) {
@@ -158,7 +158,7 @@ impl Tcp {
     ) {
         let mut first = self.flows.first_number(&segment.flow, now);
         if let Some(id) = self.flows.find(&segment.flow, &self.connections) {
-            if self.known(now, id, &mut segment, out) {
+            if self.known(now, id, &mut segment, from, out) {
                 return;
             }
             // It was told in `known`.
@@ -180,11 +180,12 @@ impl Tcp {
         now: Duration,
         id: u32,
         segment: &mut Segment<'_>,
+        from: Mac,
         out: &mut impl Transmit,
     ) -> bool {
         let is_reset = segment.says.control == TcpControl::Rst;
         let owed = self.connections.close_lane(id);
-        let outcome = self.hear(now, id, segment, out);
+        let outcome = self.hear(now, id, segment, from, out);
         self.connections.pay(id, owed);
         self.budget.message_bytes = self.connections.messages.bytes();
         if let Outcome::Heard(state) = outcome {
@@ -199,12 +200,13 @@ impl Tcp {
         now: Duration,
         id: u32,
         segment: &mut Segment<'_>,
+        from: Mac,
         out: &mut impl Transmit,
     ) -> Outcome {
         let connection = &mut self.connections[id];
         if let Some(place) = connection.place() {
             match judge(&mut segment.says, &place, &mut connection.window_told) {
-                Verdict::Pass => {}
+                Verdict::Pass => connection.follow(&place, &segment.says, from),
                 Verdict::Drop => return Outcome::Dropped,
                 Verdict::Reopen => return Outcome::Opens,
                 Verdict::Challenge => segment.make_probe(place.expected, place.unacknowledged),

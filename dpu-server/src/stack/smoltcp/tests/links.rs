@@ -1,6 +1,6 @@
 //! ARP, neighbour discovery, pings, and where a connection of the card's own goes.
 
-use mqttshim_port::Transmit;
+use mqttshim_port::{Mac, Transmit};
 use rustix::io::Errno;
 use smoltcp::wire::{ArpOperation, ArpPacket, ArpRepr, EthernetAddress, Ipv4Address};
 
@@ -12,16 +12,25 @@ use crate::stack::{End, Event, Key};
 const CLIENT: Key = Key(1);
 
 fn arp(operation: ArpOperation, asked: [u8; 4]) -> Vec<u8> {
+    arp_of(operation, (CLIENT_MAC, [10, 0, 0, 2]), ([0; 6], asked))
+}
+
+/// To all.
+pub(super) fn arp_of(
+    operation: ArpOperation,
+    source: (Mac, [u8; 4]),
+    target: (Mac, [u8; 4]),
+) -> Vec<u8> {
     let repr = ArpRepr::EthernetIpv4 {
         operation,
-        source_hardware_addr: EthernetAddress(CLIENT_MAC),
-        source_protocol_addr: Ipv4Address::new(10, 0, 0, 2),
-        target_hardware_addr: EthernetAddress([0; 6]),
-        target_protocol_addr: Ipv4Address::from(asked),
+        source_hardware_addr: EthernetAddress(source.0),
+        source_protocol_addr: Ipv4Address::from(source.1),
+        target_hardware_addr: EthernetAddress(target.0),
+        target_protocol_addr: Ipv4Address::from(target.1),
     };
     let mut frame = vec![0; 14 + 28];
     frame[..6].fill(0xff);
-    frame[6..12].copy_from_slice(&CLIENT_MAC);
+    frame[6..12].copy_from_slice(&source.0);
     frame[12..14].copy_from_slice(&[8, 6]);
     repr.emit(&mut ArpPacket::new_unchecked(&mut frame[14..]));
     frame

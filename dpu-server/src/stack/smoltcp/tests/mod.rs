@@ -12,6 +12,7 @@ mod links;
 mod lives;
 mod memory;
 mod paths;
+mod moves;
 mod silence;
 mod small_port;
 mod streams;
