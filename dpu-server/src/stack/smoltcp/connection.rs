@@ -22,7 +22,7 @@ use mqttshim_port::Mac;
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// For how long acknowledgements may be missing, as Linux' tcp_retries2 has it; RFC 9293 §3.8.3 wants at least 100 s.
 const SILENCE: Duration = Duration::from_secs(924);
-/// For how long a connection that nobody holds any more waits for the client's FIN (Linux' tcp_fin_timeout).
+/// For how long a connection that nobody holds any more may come no nearer to its end, whatever its client says (Linux' tcp_fin_timeout).
 const ORPHAN: Duration = Duration::from_secs(60);
 
 /// What a buffer that became empty keeps of its memory, in bytes: enough for small messages to need no allocation each.
@@ -50,6 +50,13 @@ pub(super) enum Stage {
     Held,
     /// Nobody does; it ends by itself.
     Orphaned,
+}
+
+/// A connection that nobody holds, and until when it has to be elsewhere.
+struct Lingering {
+    state: tcp::State,
+    unacknowledged_bytes: usize,
+    until: Duration,
 }
 
 /// See the module.
@@ -85,6 +92,8 @@ pub(super) struct Connection {
     pub(super) error: Option<Errno>,
     /// The client's FIN came, whatever became of the connection since.
     pub(super) is_finished: bool,
+    /// How far it is since nobody holds it.
+    lingering: Option<Lingering>,
     /// It had its error: there is one only.
     has_failed: bool,
     /// Its holder reads no more; what came before this had been received by then.
@@ -122,6 +131,7 @@ impl Connection {
             connect_patience: HANDSHAKE,
             mac,
             follows: mac.is_some(),
+            lingering: None,
             stage,
             serial: 0,
             key: None,
@@ -143,17 +153,36 @@ impl Connection {
     }
 
     /// Sets for how long the client may be silent. smoltcp would end an idle connection too, so only while an answer is due.
-    pub(super) fn bound_silence(&mut self) {
+    pub(super) fn bound_silence(&mut self, now: Duration) {
         let bound = match self.stage {
             Stage::HalfOpen(_) => Some(HANDSHAKE),
             Stage::Connecting => Some(self.connect_patience),
-            Stage::Orphaned => Some(ORPHAN),
+            Stage::Orphaned => {
+                self.bound_lingering(now);
+                Some(ORPHAN)
+            }
             Stage::Queued(_) | Stage::Held if self.awaits_acknowledgement() => {
                 return self.socket.set_timeout(Some(self.patience));
             }
             Stage::Queued(_) | Stage::Held => self.keep_alive.map(|it| it.patience()),
         };
         self.socket.set_timeout(bound.map(clock::dilate));
+    }
+
+    /// Gives it up if it has come no nearer to its end for long: a client that never ends, or never reads, may answer all the same.
+    fn bound_lingering(&mut self, now: Duration) {
+        let (state, unacknowledged_bytes) = (self.socket.state(), self.socket.send_queue());
+        match &self.lingering {
+            Some(it) if it.state == state && it.unacknowledged_bytes == unacknowledged_bytes => {
+                if now >= it.until {
+                    self.socket.abort();
+                }
+            }
+            _ => {
+                let until = now + ORPHAN;
+                self.lingering = Some(Lingering { state, unacknowledged_bytes, until });
+            }
+        }
     }
 
     /// Sends to where a segment came from that only its client can have made.

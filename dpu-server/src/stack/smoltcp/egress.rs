@@ -22,7 +22,7 @@ impl Tcp {
         if connection.is_dirty {
             return;
         }
-        connection.bound_silence();
+        connection.bound_silence(now);
         let context = self.iface.context();
         context.set_now(clock::instant(now));
         let at = connection.socket.poll_at(context);
@@ -104,7 +104,7 @@ impl Tcp {
             return self.reap(id);
         };
         let header = self.link.header(mac);
-        connection.bound_silence();
+        connection.bound_silence(now);
         let state = connection.socket.state();
         let context = self.iface.context();
         context.set_now(clock::instant(now));

@@ -22,7 +22,7 @@ pub(super) enum Role {
     Named(Option<Box<Listener>>),
     /// A connection, by its number.
     Connected(u32),
-    /// A connect that failed at once, or a connection that made room for the next of its flow.
+    /// A connect that failed.
     Gone,
 }
 

@@ -164,7 +164,7 @@ impl Tcp {
             // It was told in `known`.
             let used = self.connections[id].socket.send_unacknowledged();
             first = first.max(used + NUMBERS_APART);
-            self.remove(id);
+            self.make_way(id);
         }
         match self.sockets.listener(segment.flow.local) {
             Some(listener) if segment.opens() => {
@@ -337,6 +337,15 @@ impl Tcp {
     ) -> Result<(), Errno> {
         let context = self.iface.context();
         connection.socket.connect(context, flow.remote, flow.local).map_err(|_| Errno::ADDRNOTAVAIL)
+    }
+
+    /// A connection that is over leaves its flow to the next. Whoever holds it has still to read what it received.
+    fn make_way(&mut self, id: u32) {
+        if self.connections[id].stage == Stage::Held {
+            self.flows.remove(id, &self.connections);
+        } else {
+            self.remove(id);
+        }
     }
 
     /// Forgets a connection without a word to its client.
