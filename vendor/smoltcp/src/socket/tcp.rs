@@ -3023,7 +3023,10 @@ impl<'a> Socket<'a> {
         // We've sent a packet successfully, so we can update the internal state now.
         // Use max() so a fast-retransmit segment (whose seq_number is local_seq_no, well
         // behind the current frontier) doesn't rewind the tracked "highest sent" sequence.
-        self.remote_last_seq = self.remote_last_seq.max(repr.seq_number + repr.segment_len());
+        // Nor may one without sequence space move it: it carries the highest number that there ever was.
+        if repr.segment_len() > 0 {
+            self.remote_last_seq = self.remote_last_seq.max(repr.seq_number + repr.segment_len());
+        }
         if self.has_selective_acks {
             self.remote_last_seq = self.scoreboard.skip(self.remote_last_seq);
         }
@@ -5679,6 +5682,38 @@ mod test {
         send!(s, fin);
         assert_eq!((s.state, s.receive_next()), (State::CloseWait, REMOTE_SEQ + 1 + 70 + 1));
         assert_eq!(s.recv_slice(&mut [0; 64]), Ok(6));
+    }
+
+    #[test]
+    fn test_acknowledgement_amid_retransmissions() {
+        let mut s = socket_established();
+        s.remote_mss = 6;
+        s.set_nagle_enabled(false);
+        s.send_slice(b"abcdef123456").unwrap();
+        assert_eq!(dispatched(&mut s, Instant::ZERO).len(), 2);
+        // Both are lost; less is sent again at first than there was.
+        s.remote_win_len = 6;
+        let again = dispatched(&mut s, Instant::from_secs(1));
+        assert_eq!(again, [(LOCAL_SEQ + 1, 64, b"abcdef".to_vec())]);
+        let data = TcpRepr {
+            seq_number: REMOTE_SEQ + 1,
+            ack_number: Some(LOCAL_SEQ + 1),
+            window_len: 6,
+            payload: b"x",
+            ..SEND_TEMPL
+        };
+        send!(s, time 1010, data);
+        let answer = dispatched(&mut s, Instant::from_millis(1010));
+        assert_eq!(answer, [(LOCAL_SEQ + 1 + 12, 63, vec![])]);
+        let ack = TcpRepr {
+            seq_number: REMOTE_SEQ + 1 + 1,
+            ack_number: Some(LOCAL_SEQ + 1 + 6),
+            window_len: 64,
+            ..SEND_TEMPL
+        };
+        send!(s, time 1020, ack);
+        let rest = dispatched(&mut s, Instant::from_millis(1020));
+        assert_eq!(rest, [(LOCAL_SEQ + 1 + 6, 63, b"123456".to_vec())]);
     }
 
     #[test]
