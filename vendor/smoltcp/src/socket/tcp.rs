@@ -8960,6 +8960,33 @@ mod test {
     }
 
     #[test]
+    fn test_zero_window_is_not_probed_without_octets() {
+        for closes in [false, true] {
+            let mut s = socket_with_shrunk_window(0);
+            if closes {
+                s.close();
+            }
+            assert_eq!(dispatched(&mut s, Instant::from_secs(1)).len(), 0);
+            assert!(s.timer.is_zero_window_probe());
+            // All of it arrived, and the FIN that left with it.
+            send!(
+                s,
+                time 1100,
+                TcpRepr {
+                    seq_number: REMOTE_SEQ + 1,
+                    ack_number: Some(LOCAL_SEQ + 1 + 12 + usize::from(closes)),
+                    window_len: 0,
+                    ..SEND_TEMPL
+                }
+            );
+            assert_eq!(s.state, if closes { State::FinWait2 } else { State::Established });
+            recv_nothing!(s, time 100_000);
+            let TestSocket { socket, cx } = &mut s;
+            assert_eq!(socket.poll_at(cx), PollAt::Ingress);
+        }
+    }
+
+    #[test]
     fn test_zero_window_opens_for_what_was_on_its_way() {
         let mut s = socket_with_shrunk_window(6);
         send!(
