@@ -11,7 +11,7 @@ use smoltcp::time;
 use smoltcp::wire::{TcpRepr, TcpSeqNumber as Number};
 
 use super::clock;
-use super::guard::{Place, Told, distance};
+use super::guard::{Place, Told};
 use super::listener::Name;
 use super::options::{Effects, KeepAlive};
 use super::segment::Flow;
@@ -185,15 +185,9 @@ impl Connection {
         }
     }
 
-    /// Sends to where a segment came from that only its client can have made.
+    /// Sends to where a segment came from that passed, so that only its client can have made it.
     pub(super) fn follow(&mut self, place: &Place, says: &TcpRepr<'_>, from: Mac) {
-        if self.mac == Some(from) || !self.follows || !place.accepts(says) {
-            return;
-        }
-        // What was sent, and a FIN.
-        let most = self.socket.send_queue() + 1;
-        let ahead = says.ack_number.map(|number| distance(place.unacknowledged, number));
-        if ahead.is_some_and(|ahead| usize::try_from(ahead).is_ok_and(|it| it <= most)) {
+        if self.follows && self.mac != Some(from) && place.accepts(says) {
             self.mac = Some(from);
         }
     }
@@ -230,10 +224,12 @@ impl Connection {
         if matches!(state, State::Closed | State::Listen | State::SynSent | State::SynReceived) {
             return None;
         }
+        let has_fin = matches!(state, State::FinWait1 | State::LastAck | State::Closing);
         Some(Place {
             expected: socket.receive_next(),
             receive_window: socket.recv_capacity() - socket.recv_queue(),
             unacknowledged: socket.send_unacknowledged(),
+            end: socket.send_unacknowledged() + socket.send_queue() + usize::from(has_fin),
             is_waiting: state == State::TimeWait,
             has_ended: has_client_ended(state),
         })

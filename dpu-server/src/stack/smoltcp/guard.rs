@@ -24,6 +24,8 @@ pub(super) struct Place {
     pub(super) receive_window: usize,
     /// SND.UNA.
     pub(super) unacknowledged: Number,
+    /// Behind all there is to send, a FIN included: more cannot be acknowledged.
+    pub(super) end: Number,
     /// In TIME-WAIT.
     pub(super) is_waiting: bool,
     /// The client's FIN came.
@@ -66,6 +68,10 @@ pub(super) fn judge(says: &mut TcpRepr<'_>, place: &Place, told: &mut Option<Tol
     let Some(acknowledged) = says.ack_number else { return Verdict::Drop };
     let is_old = acknowledged < place.unacknowledged;
     if is_old && distance(acknowledged, place.unacknowledged) > ANCIENT {
+        return Verdict::Challenge;
+    }
+    // Nor does it tell a window, or anybody could tell one for ever.
+    if acknowledged > place.end {
         return Verdict::Challenge;
     }
     if is_old && place.is_bare(says) {

@@ -133,6 +133,18 @@ fn a_window_in_an_overtaken_segment_is_not_believed() {
 }
 
 #[test]
+fn a_window_in_an_acknowledgement_of_what_was_never_sent_is_not_believed() {
+    let mut hand = Hand::new();
+    hand.connects(10);
+    let client_s = std::mem::replace(&mut hand.window, 1);
+    let answer = hand.says(said("A", 11, hand.theirs.wrapping_add(2), b""));
+    assert!(acknowledges(&answer, hand.theirs.wrapping_add(1), 11), "{answer:?}");
+    hand.window = client_s;
+    hand.says(said("A", 11, hand.theirs.wrapping_add(1), b""));
+    assert_eq!(hand.sends(b"the window is open")[0].payload, b"the window is open");
+}
+
+#[test]
 fn a_client_comes_back_on_its_port_while_the_old_connection_waits() {
     let mut hand = Hand::new();
     hand.connects(10);
