@@ -124,7 +124,6 @@ impl Hand {
 }
 
 pub(super) fn frame(from: SocketAddr, window: u16, segment: Said<'_>) -> Vec<u8> {
-    let IpAddr::V4(source) = from.ip() else { panic!("{from}") };
     let has = |flag| segment.flags.contains(flag);
     let repr = TcpRepr {
         src_port: from.port(),
@@ -148,6 +147,12 @@ pub(super) fn frame(from: SocketAddr, window: u16, segment: Said<'_>) -> Vec<u8>
         timestamp: None,
         payload: segment.payload,
     };
+    frame_of(from.ip(), &repr)
+}
+
+/// A segment from this address.
+pub(super) fn frame_of(from: IpAddr, repr: &TcpRepr<'_>) -> Vec<u8> {
+    let IpAddr::V4(source) = from else { panic!("{from}") };
     let ip = Ipv4Repr {
         src_addr: source,
         dst_addr: OWN,
@@ -167,7 +172,7 @@ pub(super) fn frame(from: SocketAddr, window: u16, segment: Said<'_>) -> Vec<u8>
     frame
 }
 
-fn heard(frame: &[u8]) -> Heard {
+pub(super) fn heard(frame: &[u8]) -> Heard {
     let ip = Ipv4Packet::new_checked(&frame[14..]).unwrap();
     assert!(ip.verify_checksum());
     let tcp = TcpPacket::new_checked(ip.payload()).unwrap();

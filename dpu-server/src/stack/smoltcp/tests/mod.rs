@@ -18,6 +18,7 @@ mod silence;
 mod small_port;
 mod streams;
 mod unfinished;
+mod wild;
 mod wire;
 
 use std::net::{IpAddr, SocketAddr};
