@@ -1511,7 +1511,7 @@ impl<'a> Socket<'a> {
         let mss = mss.max(MIN_REMOTE_MSS);
         if mss < self.remote_mss {
             self.remote_mss = mss;
-            self.congestion_controller.inner_mut().set_mss(mss);
+            self.congestion_controller.inner_mut().limit_mss(mss);
         }
     }
 

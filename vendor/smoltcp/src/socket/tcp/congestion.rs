@@ -44,6 +44,11 @@ pub(super) trait Controller {
 
     /// Set the maximum segment size.
     fn set_mss(&mut self, mss: usize) {}
+
+    /// Lower the maximum segment size of a connection that has begun.
+    fn limit_mss(&mut self, mss: usize) {
+        self.set_mss(mss)
+    }
 }
 
 #[derive(Debug)]

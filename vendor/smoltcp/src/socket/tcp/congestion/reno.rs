@@ -120,6 +120,11 @@ impl Controller for Reno {
         self.cwnd = self.cwnd.max((10 * mss).min(14_600.max(2 * mss)));
     }
 
+    fn limit_mss(&mut self, mss: usize) {
+        // No reason to send more than losses have left of the window.
+        self.mss = mss;
+    }
+
     fn set_remote_window(&mut self, remote_window: usize) {
         if self.rwnd < remote_window {
             self.rwnd = remote_window;
@@ -181,6 +186,17 @@ mod test {
             let window = window_after(segments_per_ack);
             assert!(window > MSS * 17 - MSS / 8 && window <= MSS * 17, "{window}");
         }
+    }
+
+    #[test]
+    fn a_lower_mss_leaves_the_window() {
+        let mut reno = Reno::new();
+        reno.set_mss(MSS);
+        assert_eq!(reno.window(), 10 * MSS);
+        reno.on_rto(Instant::from_millis(0), 10 * MSS);
+        assert_eq!(reno.window(), MSS);
+        reno.limit_mss(MSS / 2);
+        assert_eq!(reno.window(), MSS);
     }
 
     #[test]
