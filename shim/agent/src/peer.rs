@@ -343,6 +343,9 @@ impl Peer {
         let Role::Wired(wire) = &socket.role else { return };
         // A child forked between socketpair(2) and the hand-over holds a copy, so closing alone would say nothing.
         let _ = rustix::net::shutdown(wire, Shutdown::Both);
+        // Of two fillers one is enough to report an error, and lets the placeholder be writable by the time it does.
+        let fillers = rustix::io::ioctl_fionread(wire).unwrap_or(0);
+        take_bytes(wire, usize::try_from(fillers).unwrap_or(0).saturating_sub(1));
         let lifeline = socket.lifeline.take();
         let watched = lifeline.map(|fd| wire.beside(fd, token, EventFlags::empty()));
         socket.role = Role::Over(watched.and_then(Result::ok));
